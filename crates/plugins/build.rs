@@ -3,9 +3,10 @@
 use std::error::Error;
 
 const ROOT: &str = "proto";
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "proto/csi.proto",
     "proto/deviceplugin.proto",
+    "proto/dra_health.proto",
     "proto/dra_v1.proto",
     "proto/dra_v1beta1.proto",
     "proto/podresources.proto",

@@ -6,11 +6,17 @@
 //! recorded with [`PreparedClaims::record`]. The order of its end: [`PreparedClaims::to_unprepare`], and after the drivers
 //! have undone their work, [`PreparedClaims::release`].
 //!
+//! Drivers also report the health of their devices: [`device_health::DeviceHealthTable`] holds the last reports, and
+//! [`pod_status::claim_health`] shows them in the status of the pods that use the devices.
+//!
 //! Invariants: a claim that another pod uses is never unprepared; a claim is recorded on disk before its driver is called, and
 //! removed from disk after the driver has undone its work, so that a kill of the agent at any time loses nothing.
 
 pub mod checks;
 pub mod container_devices;
+pub mod device_health;
+pub mod health_file;
+pub mod pod_status;
 mod prepared_claims;
 pub mod references;
 pub mod state_file;

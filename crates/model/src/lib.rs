@@ -106,7 +106,7 @@ pub use probe::{ContainerProbeResults, ProbeKind, ProbeResult, ProbeResults};
 pub use projected_file::ProjectedFile;
 pub use rejection::{Rejection, RejectionKind};
 pub use replacement::Replacement;
-pub use resource_claim::{ClaimReference, PreparedDevice};
+pub use resource_claim::{ClaimDeviceHealth, ClaimReference, DeviceHealthReport, PreparedDevice};
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{ClaimReference, PreparedDevice};
-use ports::plugins::dra::{ClaimResults, DraConnection, DraConnector, DraError, DraVersion};
+use futures::StreamExt;
+use model::{ClaimDeviceHealth, ClaimReference, DeviceHealthReport, PreparedDevice};
+use ports::plugins::dra::{ClaimResults, DraConnection, DraConnector, DraError, DraVersion, HealthReports};
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use crate::connect::{go_code_name, go_error_text, within};
+use crate::dra_services::health::dra_resource_health_client::DraResourceHealthClient;
+use crate::dra_services::health::{DeviceHealth, HealthStatus, NodeWatchResourcesRequest};
 use crate::dra_services::v1beta1::dra_plugin_client::DraPluginClient as V1Beta1Client;
 use crate::dra_services::{v1, v1::dra_plugin_client::DraPluginClient as V1Client};
 
@@ -82,6 +85,16 @@ impl DraConnection for GrpcDraConnection {
         Ok(answer.claims.into_iter().map(|(uid, answer)| (uid, result(answer))).collect())
     }
 
+    async fn watch_health(&self) -> Result<HealthReports, DraError> {
+        let mut client = DraResourceHealthClient::new(self.channel.clone());
+        let reports = client.node_watch_resources(NodeWatchResourcesRequest {}).await.map_err(dra_error)?;
+        let reports = reports.into_inner().map(|report| match report {
+            Ok(report) => Ok(report.devices.into_iter().map(to_report).collect()),
+            Err(status) => Err(dra_error(status)),
+        });
+        Ok(reports.boxed())
+    }
+
     async fn closed(&self) {
         let mut open = self.open.clone();
         while open.changed().await.is_ok() {}
@@ -104,6 +117,22 @@ fn to_device(device: v1::Device) -> PreparedDevice {
         share_id: device.share_id,
         requests: device.request_names,
         cdi_ids: device.cdi_device_ids,
+    }
+}
+
+fn to_report(device: DeviceHealth) -> DeviceHealthReport {
+    let health = match device.health() {
+        HealthStatus::Healthy => ClaimDeviceHealth::Healthy,
+        HealthStatus::Unhealthy => ClaimDeviceHealth::Unhealthy,
+        HealthStatus::Unknown => ClaimDeviceHealth::Unknown,
+    };
+    let id = device.device.unwrap_or_default();
+    DeviceHealthReport {
+        pool: id.pool_name,
+        device: id.device_name,
+        health,
+        timeout_seconds: device.health_check_timeout_seconds,
+        message: device.message,
     }
 }
 

@@ -64,6 +64,14 @@ mod generated {
         pub mod v1beta1 {
             tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1beta1");
         }
+
+        /// Health of devices: package `v1alpha1`, whose code is generated as a whole.
+        pub mod health {
+            pub use super::super::pod_resources_v1alpha1::{
+                DeviceHealth, DeviceIdentifier, HealthStatus, NodeWatchResourcesRequest,
+                NodeWatchResourcesResponse, dra_resource_health_client, dra_resource_health_server,
+            };
+        }
     }
 
     /// Pod resources v1: package `v1`.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent::cluster::offline_cache::OfflineCache;
-use agent::dynamic_resources::resource_claims;
+use agent::dynamic_resources::{device_health, resource_claims};
 use anyhow::Context;
 use cluster::identity::{ClientCertificateManager, IdentityMeters, connect};
 use cluster::{ApiServerAdapter, Clients};
@@ -49,7 +49,9 @@ pub async fn join(
     } else {
         OfflineCache::disabled()
     };
-    let restored = resource_claims::restore(&StateFiles::new(&loaded.flags.root_dir)).await?;
+    let files = StateFiles::new(&loaded.flags.root_dir);
+    let restored = resource_claims::restore(&files).await?;
+    let restored_health = device_health::restore(&files).await;
     let server = Arc::new(ApiServerAdapter::new(clients.clone(), node.to_owned()));
     let api = ApiServer {
         offline_cache,
@@ -79,6 +81,7 @@ pub async fn join(
             api: server.clone(),
             connector: Arc::new(GrpcDraConnector),
             restored,
+            restored_health,
         },
         csi_nodes: server.clone(),
         token_reviews: server.clone(),

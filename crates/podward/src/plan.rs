@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent::dynamic_resources::device_health::HealthMessages;
 use agent::images::PullSettings;
 use config::{Gate, LoadedConfig};
 use decide::cgroups::system_cgroups::SystemCgroupSettings;
@@ -32,6 +33,7 @@ use decide::cpus::StaticPolicy;
 use decide::images::image_access::Verification;
 use decide::memory::MemoryPolicy;
 use decide::pipeline::backoff::{self, CrashBackoffDecay};
+use decide::resource_claims::references::ExtendedResources;
 use decide::topology::Alignment;
 use manifest::ManifestRules;
 use model::{CgroupDriver, CredentialProvider, HostCapabilities, IdPool, NodeSettings, NumaMask};
@@ -93,6 +95,8 @@ pub struct Plan {
     pub statistics: agent::statistics::Settings,
     /// Which pods the pod-resources socket lists.
     pub listed: agent::node::pod_resources::ListScope,
+    pub health_messages: HealthMessages,
+    pub extended_resources: ExtendedResources,
     pub shutdown: ShutdownPlan,
     /// Settings that apply only with an API server.
     pub cluster: ClusterPlan,
@@ -156,6 +160,14 @@ pub fn plan(
         },
         eviction: eviction::eviction(loaded),
         statistics: statistics::statistics(loaded),
+        extended_resources: match loaded.gates.enabled(Gate::DRAExtendedResource) {
+            true => ExtendedResources::Claimed,
+            false => ExtendedResources::NotClaimed,
+        },
+        health_messages: match loaded.gates.enabled(Gate::ResourceHealthStatusMessage) {
+            true => HealthMessages::Shown,
+            false => HealthMessages::Hidden,
+        },
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
             true => agent::node::pod_resources::ListScope::Active,
             false => agent::node::pod_resources::ListScope::All,

@@ -112,7 +112,8 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
         receivers.sweeps.clone(),
         content.sweeping.clone(),
     );
-    let ends = pipeline::PipelineEnds { senders, receivers, writers, changes };
+    let claimed_devices = dynamic.as_ref().and_then(|dynamic| dynamic.health.clone());
+    let ends = pipeline::PipelineEnds { senders, receivers, writers, changes, claimed_devices };
     let node = (node_view.clone(), node_reports);
     let objects = content.objects.clone();
     let claims = dynamic.map(|dynamic| dynamic.claims);

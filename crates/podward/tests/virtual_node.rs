@@ -4,6 +4,8 @@
 
 #[path = "virtual_node/certificates.rs"]
 mod certificates;
+#[path = "virtual_node/claims.rs"]
+mod claims;
 #[path = "virtual_node/cluster.rs"]
 mod cluster;
 #[path = "virtual_node/counts.rs"]

@@ -2,7 +2,7 @@
 //!
 //! Serves the driver's service on one socket and the plugin registration on another. Preparing a claim writes a spec of the
 //! Container Device Interface that sets an environment variable; unpreparing removes it. Every call is recorded, and calls can
-//! be made to fail or to hang.
+//! be made to fail or to hang. The health of its one device is reported from the first [`DraDriver::set_health`] on.
 
 mod service;
 
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
+pub use plugins::dra_services::health::HealthStatus;
+use plugins::dra_services::health::dra_resource_health_server::DraResourceHealthServer;
+use plugins::dra_services::health::{DeviceHealth, DeviceIdentifier};
 use plugins::dra_services::v1::dra_plugin_server::DraPluginServer;
 use plugins::dra_services::v1beta1::dra_plugin_server::DraPluginServer as V1Beta1Server;
 use plugins::registration_v1::registration_server::RegistrationServer;
@@ -41,6 +44,9 @@ pub enum DraFault {
     Hangs,
 }
 
+/// The pool and the device of each prepared claim.
+const DEVICE: (&str, &str) = ("pool", "device-0");
+
 /// State shared by all servers of a driver.
 pub(crate) struct Shared {
     name: String,
@@ -51,6 +57,10 @@ pub(crate) struct Shared {
     faults: watch::Sender<HashMap<DraCall, DraFault>>,
     registered: watch::Sender<Option<Result<(), String>>>,
     failing_registrations: AtomicU32,
+    /// The report that the streams of health send; `None` for no report yet.
+    health: watch::Sender<Option<DeviceHealth>>,
+    /// Cancelled to end all streams of health.
+    health_streams: Mutex<CancellationToken>,
 }
 
 impl Shared {
@@ -95,6 +105,8 @@ impl DraDriver {
             faults: watch::Sender::default(),
             registered: watch::Sender::new(None),
             failing_registrations: AtomicU32::new(0),
+            health: watch::Sender::default(),
+            health_streams: Mutex::default(),
         });
         let gone = CancellationToken::new();
         let plugin = Arc::new(service::Plugin(shared.clone()));
@@ -103,6 +115,8 @@ impl DraDriver {
             "v1beta1.DRAPlugin" => server.add_service(V1Beta1Server::from_arc(plugin)),
             _ => server.add_service(DraPluginServer::from_arc(plugin)),
         };
+        let health = service::Health { shared: shared.clone(), gone: gone.clone() };
+        let router = router.add_service(DraResourceHealthServer::new(health));
         let endpoint = shared.endpoint();
         let _ = fs::remove_file(&endpoint);
         serve(&endpoint, router, &gone)?;
@@ -168,6 +182,26 @@ impl DraDriver {
         let prefix = format!("{}-", self.shared.name);
         let entries = fs::read_dir(&self.shared.specs).context("list specs")?;
         Ok(entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count())
+    }
+
+    /// Reports the health of the device on all streams. `timeout` is in seconds, 0 for the default.
+    pub fn set_health(&self, health: HealthStatus, message: &str, timeout: i64) {
+        let (pool_name, device_name) = (DEVICE.0.to_owned(), DEVICE.1.to_owned());
+        self.shared.health.send_replace(Some(DeviceHealth {
+            device: Some(DeviceIdentifier { pool_name, device_name }),
+            health: health.into(),
+            last_updated_time: 0,
+            health_check_timeout_seconds: timeout,
+            message: message.to_owned(),
+        }));
+    }
+
+    /// Ends all streams of health, and reports nothing on new ones until the health is set again.
+    pub fn end_health(&self) {
+        self.shared.health.send_replace(None);
+        let mut streams = self.shared.health_streams.lock();
+        streams.cancel();
+        *streams = CancellationToken::new();
     }
 
     /// Injects a fault into a call, or clears it.

@@ -32,6 +32,7 @@ pub struct DraDrivers {
     instances: Mutex<Vec<Instance>>,
     usable: watch::Sender<UsableDrivers>,
     registered: mpsc::UnboundedSender<Registered>,
+    connected: mpsc::UnboundedSender<Connected>,
 }
 
 struct Instance {
@@ -49,6 +50,22 @@ pub struct Registered {
     gone: CancellationToken,
 }
 
+/// An instance that has a new connection.
+pub struct Connected {
+    pub(super) driver: String,
+    pub(super) connection: Arc<dyn DraConnection>,
+    /// Cancelled when the instance is removed.
+    pub(super) gone: CancellationToken,
+}
+
+/// The ends of the channels of the drivers.
+pub struct DraDriverEnds {
+    /// For [`run`].
+    pub registered: mpsc::UnboundedReceiver<Registered>,
+    /// For those that follow every connection. May be dropped.
+    pub connected: mpsc::UnboundedReceiver<Connected>,
+}
+
 /// An instance to call.
 pub struct DriverHandle {
     driver: String,
@@ -62,15 +79,13 @@ pub struct DriverHandle {
 pub struct NotRegistered(pub String);
 
 impl DraDrivers {
-    /// The receiver belongs to [`run`].
     #[must_use]
-    pub fn new(
-        connector: Arc<dyn DraConnector>,
-        metrics: Arc<Metrics>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Registered>) {
-        let (registered, receiver) = mpsc::unbounded_channel();
+    pub fn new(connector: Arc<dyn DraConnector>, metrics: Arc<Metrics>) -> (Arc<Self>, DraDriverEnds) {
+        let (registered, registered_end) = mpsc::unbounded_channel();
+        let (connected, connected_end) = mpsc::unbounded_channel();
         let (instances, usable) = (Mutex::default(), watch::Sender::default());
-        (Arc::new(Self { connector, metrics, instances, usable, registered }), receiver)
+        let ends = DraDriverEnds { registered: registered_end, connected: connected_end };
+        (Arc::new(Self { connector, metrics, instances, usable, registered, connected }), ends)
     }
 
     #[must_use]
@@ -249,12 +264,18 @@ pub async fn run(
     tasks.shutdown().await;
 }
 
-async fn keep_connected(drivers: &DraDrivers, Registered { driver, endpoint, .. }: &Registered) {
+async fn keep_connected(drivers: &DraDrivers, Registered { driver, endpoint, gone }: &Registered) {
     let mut backoff = Backoff::new(RECONNECT);
     loop {
         match drivers.connector.connect(endpoint).await {
             Ok(connection) => {
                 drivers.set_connection(driver, endpoint, Some(connection.clone()));
+                // Fails when the health of devices is not shown.
+                let _ = drivers.connected.send(Connected {
+                    driver: driver.clone(),
+                    connection: connection.clone(),
+                    gone: gone.clone(),
+                });
                 connection.closed().await;
                 drivers.set_connection(driver, endpoint, None);
                 tracing::info!(driver = %driver, "connection to the DRA driver was closed, reconnecting");

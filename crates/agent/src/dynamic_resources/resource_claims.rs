@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use decide::resource_claims::checks::check;
 use decide::resource_claims::container_devices::{self, ContainerClaim};
-use decide::resource_claims::references::pod_claims;
+use decide::resource_claims::references::{ExtendedResources, pod_claims};
 use decide::resource_claims::{AllocatedClaim, ClaimError, ClaimKey, PreparedClaims, state_file};
 use k8s_openapi::api::core::v1::Container;
 use model::{ClaimReference, Pod, PodUid};
@@ -75,11 +75,20 @@ pub async fn restore(files: &dyn Checkpoints) -> Result<PreparedClaims, RestoreE
     Ok(claims)
 }
 
+pub struct ResourceClaimsDeps {
+    pub api: Arc<dyn ApiResourceClaims>,
+    pub drivers: Arc<DraDrivers>,
+    pub files: Arc<dyn Checkpoints>,
+    pub metrics: Arc<Metrics>,
+    pub extended: ExtendedResources,
+}
+
 pub struct ResourceClaims {
     api: Arc<dyn ApiResourceClaims>,
     drivers: Arc<DraDrivers>,
     files: Arc<dyn Checkpoints>,
     metrics: Arc<Metrics>,
+    extended: ExtendedResources,
     state: Mutex<PreparedClaims>,
     /// One operation at a time per claim, because pods may share it.
     locks: KeyedLock<ClaimKey>,
@@ -89,15 +98,10 @@ pub struct ResourceClaims {
 
 impl ResourceClaims {
     #[must_use]
-    pub fn new(
-        api: Arc<dyn ApiResourceClaims>,
-        drivers: Arc<DraDrivers>,
-        files: Arc<dyn Checkpoints>,
-        metrics: Arc<Metrics>,
-        restored: PreparedClaims,
-    ) -> Self {
+    pub fn new(deps: ResourceClaimsDeps, restored: PreparedClaims) -> Self {
+        let ResourceClaimsDeps { api, drivers, files, metrics, extended } = deps;
         let (state, locks, writing) = (Mutex::new(restored), KeyedLock::default(), Default::default());
-        Self { api, drivers, files, metrics, state, locks, writing }
+        Self { api, drivers, files, metrics, extended, state, locks, writing }
     }
 
     /// Prepares all claims of a pod. Succeeds without a call if they are prepared already.
@@ -132,7 +136,7 @@ impl ResourceClaims {
     /// The claims of a pod in the order of their keys, each once. All of their drivers are registered.
     async fn allocated_claims(&self, pod: &Pod) -> Result<Vec<AllocatedClaim>, ClaimsError> {
         let mut allocated = Vec::new();
-        for claim in pod_claims(pod)? {
+        for claim in pod_claims(pod, self.extended)? {
             let object = self.api.resource_claim(pod.namespace(), &claim.name).await;
             let object = object.map_err(|source| ClaimsError::Fetch { name: claim.name.clone(), source })?;
             let checked = check(pod, &claim, &object)?;
@@ -189,7 +193,7 @@ impl ResourceClaims {
     /// # Errors
     /// When a claim of the container is not prepared.
     pub fn cdi_ids(&self, pod: &Pod, container: &Container) -> Result<Vec<String>, ClaimError> {
-        container_devices::cdi_ids(&self.state.lock(), pod, container)
+        container_devices::cdi_ids(&self.state.lock(), pod, container, self.extended)
     }
 
     /// Reads the claims of a container. Unknown claims are left out.
@@ -200,8 +204,13 @@ impl ResourceClaims {
         read: impl Fn(&ContainerClaim<'_>) -> T,
     ) -> Vec<T> {
         let state = self.state.lock();
-        let claims = container_devices::known_container_claims(&state, pod, container);
+        let claims = container_devices::known_container_claims(&state, pod, container, self.extended);
         claims.iter().map(read).collect()
+    }
+
+    /// Reads the claims, which are locked meanwhile.
+    pub fn read<T>(&self, read: impl FnOnce(&PreparedClaims) -> T) -> T {
+        read(&self.state.lock())
     }
 
     /// All pods that use a claim.

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::api_pods::{ApiPodChange, ApiPodsReader};
+use crate::dynamic_resources::device_health::DeviceHealth;
 use crate::metrics::Metrics;
 use crate::node::node_view::NodeView;
 use crate::node::runtime_health::RuntimeHealth;
@@ -37,6 +38,8 @@ pub struct StatusDeps {
     pub workers: Reader<WorkerView>,
     pub replacements: Reader<Replacement>,
     pub allocations: Allocations,
+    /// `None` without an API server, and when the health of devices is not shown.
+    pub claimed_devices: Option<Arc<DeviceHealth>>,
     pub observer: Observer,
     pub probe_results: Reader<ProbeResults>,
     pub health: RuntimeHealth,
@@ -146,7 +149,7 @@ impl StatusDeps {
             resize: &resize,
             actuated: self.allocations.actuated(uid).as_ref(),
             cgroup: cgroup.as_ref(),
-            resource_health: &self.resource_health(uid),
+            resource_health: &self.resource_health(&pod),
             handlers: &features.handlers,
             node: &self.node,
             now: self.clock.now(),
@@ -174,11 +177,17 @@ impl StatusDeps {
         self.statuses.set(uid, Arc::new(new));
     }
 
-    fn resource_health(&self, uid: &PodUid) -> BTreeMap<String, Vec<ResourceStatus>> {
-        match self.settings.gates.resource_health {
-            true => self.allocations.managed().devices().resource_health(uid),
-            false => BTreeMap::new(),
+    /// Devices of plugins, followed by those of claims.
+    fn resource_health(&self, pod: &Pod) -> BTreeMap<String, Vec<ResourceStatus>> {
+        if !self.settings.gates.resource_health {
+            return BTreeMap::new();
         }
+        let mut health = self.allocations.managed().devices().resource_health(&pod.uid);
+        let claimed = self.claimed_devices.iter().flat_map(|devices| devices.of_pod(pod));
+        for (container, devices) in claimed {
+            health.entry(container).or_default().extend(devices);
+        }
+        health
     }
 
     /// The limits of the pod's cgroup, if its status includes them.

@@ -84,7 +84,7 @@ gates! {
         requires DRAResourceClaimDeviceStatus, DynamicResourceAllocation;
     DRADeviceTaintRules: Beta, Off, Other, requires DRADeviceTaints;
     DRADeviceTaints: Beta, On, Other, requires DynamicResourceAllocation;
-    DRAExtendedResource: Beta, On, NoEffect, requires DynamicResourceAllocation;
+    DRAExtendedResource: Beta, On, Used, requires DynamicResourceAllocation;
     DRAListTypeAttributes: Alpha, Off, Other, requires DynamicResourceAllocation;
     DRANodeAllocatableResources: Alpha, Off, Other, requires DynamicResourceAllocation;
     DRAPartitionableDevices: Beta, On, Other, requires DynamicResourceAllocation;
@@ -207,7 +207,7 @@ gates! {
     RemoteRequestHeaderUID: Beta, On, Other;
     ResilientWatchCacheInitialization: Stable, On, Locked;
     ResourceHealthStatus: Beta, On, Used, requires DynamicResourceAllocation;
-    ResourceHealthStatusMessage: Beta, On, NoEffect, requires ResourceHealthStatus;
+    ResourceHealthStatusMessage: Beta, On, Used, requires ResourceHealthStatus;
     RestartAllContainersOnContainerExits: Beta, On, Used,
         requires ContainerRestartRules, NodeDeclaredFeatures;
     RetryGenerateName: Stable, On, Locked;

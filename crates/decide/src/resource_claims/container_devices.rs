@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Container;
 use model::{Pod, PreparedDevice};
 
-use super::references::{PodClaim, pod_claims};
+use super::references::{ExtendedResources, PodClaim, pod_claims};
 use super::{ClaimError, PreparedClaim, PreparedClaims};
 
 /// A claim that a container uses.
@@ -30,7 +30,7 @@ impl<'a> ContainerClaim<'a> {
     }
 }
 
-fn satisfies(device: &PreparedDevice, request: &str) -> bool {
+pub(super) fn satisfies(device: &PreparedDevice, request: &str) -> bool {
     request.is_empty() || device.requests.is_empty() || device.requests.iter().any(|name| name == request)
 }
 
@@ -42,8 +42,10 @@ pub fn container_claims<'a>(
     prepared: &'a PreparedClaims,
     pod: &Pod,
     container: &Container,
+    extended: ExtendedResources,
 ) -> Result<Vec<ContainerClaim<'a>>, ClaimError> {
-    let claims = pod_claims(pod)?.into_iter().map(|claim| (requests_of(pod, container, &claim), claim));
+    let claims =
+        pod_claims(pod, extended)?.into_iter().map(|claim| (requests_of(pod, container, &claim), claim));
     let in_use = claims.filter(|(requests, _)| !requests.is_empty());
     let found = in_use.map(|(requests, claim)| match prepared.get(pod.namespace(), &claim.name) {
         Some(prepared) => Ok(ContainerClaim { claim, prepared, requests }),
@@ -61,8 +63,9 @@ pub fn known_container_claims<'a>(
     prepared: &'a PreparedClaims,
     pod: &Pod,
     container: &Container,
+    extended: ExtendedResources,
 ) -> Vec<ContainerClaim<'a>> {
-    let claims = pod_claims(pod).unwrap_or_default().into_iter();
+    let claims = pod_claims(pod, extended).unwrap_or_default().into_iter();
     let found = claims.filter_map(|claim| {
         let requests = requests_of(pod, container, &claim);
         let prepared = prepared.get(pod.namespace(), &claim.name).filter(|_| !requests.is_empty())?;
@@ -79,9 +82,10 @@ pub fn cdi_ids(
     prepared: &PreparedClaims,
     pod: &Pod,
     container: &Container,
+    extended: ExtendedResources,
 ) -> Result<Vec<String>, ClaimError> {
     let mut ids: Vec<String> = Vec::new();
-    for claim in container_claims(prepared, pod, container)? {
+    for claim in container_claims(prepared, pod, container, extended)? {
         for id in claim.devices().flat_map(|(_, device)| &device.cdi_ids) {
             if !ids.contains(id) {
                 ids.push(id.clone());

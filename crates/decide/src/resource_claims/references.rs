@@ -15,11 +15,20 @@ pub struct PodClaim {
     pub is_generated: bool,
 }
 
+/// The gate `DRAExtendedResource`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtendedResources {
+    /// The scheduler's claim for extended resources is used.
+    Claimed,
+    /// Only device plugins provide extended resources.
+    NotClaimed,
+}
+
 /// The claims of a pod. A template that needs no claim is left out.
 ///
 /// # Errors
 /// When a claim was not created yet, or an entry has an unknown source.
-pub fn pod_claims(pod: &Pod) -> Result<Vec<PodClaim>, ClaimError> {
+pub fn pod_claims(pod: &Pod, extended: ExtendedResources) -> Result<Vec<PodClaim>, ClaimError> {
     let named = pod.spec.resource_claims.iter().flatten();
     let mut claims = Vec::new();
     for entry in named {
@@ -43,7 +52,9 @@ pub fn pod_claims(pod: &Pod) -> Result<Vec<PodClaim>, ClaimError> {
             is_generated,
         }));
     }
-    claims.extend(extended_claim(pod));
+    if extended == ExtendedResources::Claimed {
+        claims.extend(extended_claim(pod));
+    }
     Ok(claims)
 }
 

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::checks::check;
 use super::container_devices::cdi_ids;
-use super::references::{PodClaim, pod_claims};
+use super::references::{ExtendedResources, PodClaim, pod_claims};
 use super::state_file::{self, StateFileError};
 use super::{AllocatedClaim, PreparedClaims};
+
+const CLAIMED: ExtendedResources = ExtendedResources::Claimed;
 
 fn pod(spec: &Value, status: &Value) -> Pod {
     let object = json!({
@@ -70,7 +72,7 @@ fn uids(names: &[&str]) -> BTreeSet<PodUid> {
 
 #[test]
 fn claims_of_a_pod_are_named_directly_or_by_template() {
-    let found = pod_claims(&claiming_pod()).unwrap();
+    let found = pod_claims(&claiming_pod(), CLAIMED).unwrap();
     let claim = |entry: &str, name: &str, is_generated| PodClaim {
         entry: Some(entry.to_owned()),
         name: name.to_owned(),
@@ -84,12 +86,12 @@ fn template_without_a_claim_waits_or_is_skipped() {
     let spec = json!({
         "resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "nics"}], "containers": [],
     });
-    let error = pod_claims(&pod(&spec, &json!({}))).unwrap_err();
+    let error = pod_claims(&pod(&spec, &json!({})), CLAIMED).unwrap_err();
     assert_eq!(error.to_string(), "pod \"default/web\": ResourceClaim not created yet");
     let skipped = pod(&spec, &json!({"resourceClaimStatuses": [{"name": "nic"}]}));
-    assert_eq!(pod_claims(&skipped).unwrap(), []);
+    assert_eq!(pod_claims(&skipped, CLAIMED).unwrap(), []);
     let empty = json!({"resourceClaims": [{"name": "nic"}], "containers": []});
-    let error = pod_claims(&pod(&empty, &json!({}))).unwrap_err();
+    let error = pod_claims(&pod(&empty, &json!({})), CLAIMED).unwrap_err();
     let expected = "pod \"default/web\", spec.resourceClaim \"nic\": none of the supported fields are set";
     assert_eq!(error.to_string(), expected);
 }
@@ -174,11 +176,11 @@ fn container_gets_the_devices_of_its_requests_once() {
     claims.record(&reference("shared"), "a", devices);
     claims.record(&reference("shared"), "b", vec![device("any", &[], &["w/any=any"])]);
     claims.record(&reference("web-nic"), "a", vec![device("nic", &["nic"], &["v/nic=0", "v/common=all"])]);
-    let ids = |container: &Container| cdi_ids(&claims, &pod, container);
+    let ids = |container: &Container| cdi_ids(&claims, &pod, container, CLAIMED);
     let [main, other] = pod.spec.containers.as_slice() else { panic!("{:?}", pod.spec.containers) };
     assert_eq!(ids(main).unwrap(), ["v/gpu=big", "v/common=all", "w/any=any", "v/nic=0"]);
     assert_eq!(ids(other).unwrap(), Vec::<String>::new());
-    let missing = cdi_ids(&PreparedClaims::default(), &pod, main).unwrap_err();
+    let missing = cdi_ids(&PreparedClaims::default(), &pod, main, CLAIMED).unwrap_err();
     let text = "internal error: unable to get claim info for ResourceClaim shared in namespace default";
     assert_eq!(missing.to_string(), text);
 }
@@ -197,14 +199,17 @@ fn extended_resource_is_backed_by_the_schedulers_claim() {
         {"name": "main", "resources": resources}, {"name": "other", "resources": {}},
     ]});
     let pod = pod(&spec, &status);
-    let [claim] = pod_claims(&pod).unwrap().try_into().unwrap();
+    let [claim] = pod_claims(&pod, CLAIMED).unwrap().try_into().unwrap();
     assert_eq!(claim, PodClaim { entry: None, name: "extended".to_owned(), is_generated: false });
     let mut claims = PreparedClaims::default();
     claims.reserve(&[allocated("extended", &["a"])], &pod.uid).unwrap();
     let devices = vec![device("d0", &["r0"], &["v/gpu=0"]), device("d1", &["r1"], &["v/gpu=1"])];
     claims.record(&reference("extended"), "a", devices);
-    assert_eq!(cdi_ids(&claims, &pod, &pod.spec.containers[0]).unwrap(), ["v/gpu=0"]);
-    assert!(cdi_ids(&claims, &pod, &pod.spec.containers[1]).unwrap().is_empty());
+    assert_eq!(cdi_ids(&claims, &pod, &pod.spec.containers[0], CLAIMED).unwrap(), ["v/gpu=0"]);
+    assert!(cdi_ids(&claims, &pod, &pod.spec.containers[1], CLAIMED).unwrap().is_empty());
+    let off = ExtendedResources::NotClaimed;
+    assert_eq!(pod_claims(&pod, off).unwrap(), []);
+    assert!(cdi_ids(&claims, &pod, &pod.spec.containers[0], off).unwrap().is_empty());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent::cluster::api_pods::ApiPodChange;
 use agent::cluster::object_hints;
+use agent::dynamic_resources::device_health::DeviceHealth;
 use agent::node::node_reports::NodeReports;
 use agent::node::node_view::NodeView;
 use agent::pipeline::cached_status::CachedStatus;
@@ -33,6 +34,7 @@ pub(super) struct PipelineEnds {
     pub(super) receivers: Receivers,
     pub(super) writers: TableWriters,
     pub(super) changes: TableChanges,
+    pub(super) claimed_devices: Option<Arc<DeviceHealth>>,
 }
 
 /// Starts every stage of the pipeline, in the order of the flow.
@@ -43,7 +45,7 @@ pub(super) fn start_pipeline(
     (pod_runtime, objects): (PodRuntime, Arc<dyn Objects>),
     (node, node_reports): (Option<watch::Receiver<NodeView>>, NodeReports),
 ) {
-    let PipelineEnds { senders, receivers, writers, changes } = ends;
+    let PipelineEnds { senders, receivers, writers, changes, claimed_devices } = ends;
     start_object_hints(running, context, objects, changes.object_hints, senders.requeues.clone());
     start_desired(running, context, receivers.snapshots, senders.snapshots, senders.updates);
     let inputs = sync_loop::SyncLoopInputs {
@@ -83,7 +85,8 @@ pub(super) fn start_pipeline(
     start_pod_workers(running, context, pod_runtime, receivers.workers, published, senders.requeues);
     start_pleg(running, context, writers.observations, senders.events);
     start_node_cgroups(running, context, changes.cgroups);
-    start_status(running, context, node, (changes.status, changes.api_pods), writers.statuses);
+    let reads = (node, claimed_devices);
+    start_status(running, context, reads, (changes.status, changes.api_pods), writers.statuses);
 }
 
 /// Wakes the pods that use a ConfigMap or Secret that changed.
@@ -205,7 +208,7 @@ fn start_pleg(
 fn start_status(
     running: &mut Running,
     context: &Context,
-    node: Option<watch::Receiver<NodeView>>,
+    (node, claimed_devices): (Option<watch::Receiver<NodeView>>, Option<Arc<DeviceHealth>>),
     (changes, api_pod_changes): (KeyReceiver<PodUid>, KeyReceiver<ApiPodChange>),
     statuses: Writer<CachedStatus>,
 ) {
@@ -216,6 +219,7 @@ fn start_status(
         workers: tables.workers.clone(),
         replacements: tables.replacements.clone(),
         allocations: adapters.allocations.clone(),
+        claimed_devices,
         observer: tables.observer.clone(),
         statuses,
         probe_results: tables.probe_results.clone(),

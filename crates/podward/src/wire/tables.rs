@@ -9,7 +9,7 @@ use timing::{KeyReceiver, KeySender, key_channel};
 
 use super::Adapters;
 
-/// The readers of all tables.
+/// The readers of all tables, and what asks a stage to read them again.
 #[derive(Clone)]
 pub(super) struct Tables {
     pub(super) desired: Reader<Pod>,
@@ -22,6 +22,8 @@ pub(super) struct Tables {
     pub(super) api_pods: ApiPodsReader,
     /// When each worker syncs its pod next.
     pub(super) next_syncs: Reader<Timestamp>,
+    /// Requests the computation of a pod's status.
+    pub(super) to_status: KeySender<PodUid>,
 }
 
 /// The writer of each table, to be moved into the stage that owns it.
@@ -89,11 +91,11 @@ pub(super) fn tables(adapters: &Adapters) -> PublishedTables {
     let (observations, observer) = observations(listeners(&[&to_status, &to_probes]));
     let (status_writer, statuses) = table(listeners(&[&to_delivery]));
     let (next_sync_writer, next_syncs) = table(Vec::new());
-    adapters.allocations.subscribe(to_status);
-    let (to_status, api_changes) = key_channel();
+    adapters.allocations.subscribe(to_status.clone());
+    let (api_to_status, api_changes) = key_channel();
     let (to_delivery, delivery_api_pods) = key_channel();
     let (to_mirrors, mirror_api_pods) = key_channel();
-    let (api_writer, api_reader) = api_pods(vec![to_status, to_delivery, to_mirrors]);
+    let (api_writer, api_reader) = api_pods(vec![api_to_status, to_delivery, to_mirrors]);
 
     let writers = TableWriters {
         desired: desired_writer,
@@ -115,6 +117,7 @@ pub(super) fn tables(adapters: &Adapters) -> PublishedTables {
         statuses,
         api_pods: api_reader,
         next_syncs,
+        to_status,
     };
     PublishedTables {
         readers,

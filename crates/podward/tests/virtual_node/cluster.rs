@@ -1,6 +1,7 @@
 //! A fake cluster of one node: pods and the node's status, nothing else.
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ struct State {
     asked: usize,
     /// Whether certificate requests hang.
     is_slow: bool,
+    /// ResourceClaims by name.
+    claims: BTreeMap<String, ResourceClaim>,
 }
 
 impl Cluster {
@@ -79,6 +82,7 @@ impl Cluster {
                 api: own.clone(),
                 connector: Arc::new(GrpcDraConnector),
                 restored: Default::default(),
+                restored_health: Default::default(),
             },
             leases: own.clone(),
             token_reviews: own.clone(),
@@ -103,6 +107,22 @@ impl Cluster {
     pub(crate) fn events(&self, reason: &str) -> Vec<RecordedEvent> {
         let state = self.state.lock();
         state.events.iter().filter(|event| event.reason == reason).cloned().collect()
+    }
+
+    /// Adds a ResourceClaim that is allocated from one device of a driver, and reserved for a pod.
+    pub(crate) fn allocate_claim(&self, name: &str, driver: &str, pod: &str) {
+        let claim = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid")},
+            "spec": {},
+            "status": {
+                "reservedFor": [{"resource": "pods", "name": pod, "uid": pod}],
+                "allocation": {"devices": {"results": [
+                    {"request": "all", "driver": driver, "pool": "pool", "device": "device-0"},
+                ]}},
+            },
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        self.state.lock().claims.insert(name.to_owned(), claim);
     }
 
     /// Makes certificate requests hang from now on.
@@ -277,8 +297,8 @@ impl ApiVolumes for Cluster {
 
 #[async_trait]
 impl ApiResourceClaims for Cluster {
-    async fn resource_claim(&self, _: &str, _: &str) -> Result<ResourceClaim, ApiError> {
-        missing()
+    async fn resource_claim(&self, _: &str, name: &str) -> Result<ResourceClaim, ApiError> {
+        self.state.lock().claims.get(name).cloned().map_or_else(missing, Ok)
     }
 
     async fn delete_slices(&self, _: Option<&str>) -> Result<(), ApiError> {

@@ -5,6 +5,7 @@ use model::{CpuLocation, CpuPolicyOptions, CpuTopology};
 use plugins::pod_resources_v1::pod_resources_lister_client::PodResourcesListerClient;
 use plugins::pod_resources_v1::{AllocatableResourcesRequest, GetPodResourcesRequest};
 use serde_json::{Value, json};
+use testkit::fake_runtime::Exit;
 use values::cpu_set::CpuSet;
 
 use crate::node::{VirtualNode, pod};
@@ -104,6 +105,22 @@ async fn restarted_agent_keeps_the_cpus_of_running_pods() {
     let ask = GetPodResourcesRequest { pod_name: "own-node".to_owned(), pod_namespace: "default".to_owned() };
     let pod = client.get(ask).await.unwrap().into_inner().pod_resources.unwrap();
     assert_eq!(pod.containers[0].cpu_ids, [1]);
+}
+
+#[tokio::test]
+async fn crashed_container_gets_its_cpus_again() {
+    let node = started();
+    node.write("own.json", &guaranteed("own", "uid-own"));
+    until_cpus(&node, "uid-own", "1").await;
+    let (id, state) = (node.running("uid-own", "main"), state_file(&node));
+    node.runtime.exit_container(&id, Exit::code(1));
+    node.until("the container runs again on its CPUs", |state| {
+        let restarted = state.running_container("uid-own", "main").filter(|own| own.id != id);
+        let resources = restarted.and_then(|own| own.resources.as_ref());
+        resources.is_some_and(|resources| resources.cpuset_cpus == "1")
+    })
+    .await;
+    assert_eq!(state_file(&node), state);
 }
 
 #[tokio::test]

@@ -200,6 +200,8 @@ impl VirtualNode {
                 ..Default::default()
             },
             listed: agent::node::pod_resources::ListScope::Active,
+            health_messages: agent::dynamic_resources::device_health::HealthMessages::Shown,
+            extended_resources: decide::resource_claims::references::ExtendedResources::Claimed,
             credential_provider_hash: None,
             settings: NodeSettings {
                 name: self.name.clone(),

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{ClaimReference, PreparedDevice};
+use futures::stream::BoxStream;
+use model::{ClaimReference, DeviceHealthReport, PreparedDevice};
 
 /// A version of the service that drivers offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,9 @@ pub struct DraError {
 /// A driver's results by UID of the claim; the error is the driver's text.
 pub type ClaimResults<T> = BTreeMap<String, Result<T, String>>;
 
+/// Reports of a driver, each about some or all of its devices. An error or the end means that nothing watches them any more.
+pub type HealthReports = BoxStream<'static, Result<Vec<DeviceHealthReport>, DraError>>;
+
 /// Connects to drivers.
 #[async_trait]
 pub trait DraConnector: Send + Sync {
@@ -56,7 +60,7 @@ pub trait DraConnector: Send + Sync {
     async fn connect(&self, endpoint: &Path) -> Result<Arc<dyn DraConnection>, DraError>;
 }
 
-/// An open connection to a driver. Every call has a deadline.
+/// An open connection to a driver. Every call has a deadline, except for the stream of reports.
 #[async_trait]
 pub trait DraConnection: Send + Sync {
     /// Makes the devices of claims usable. Idempotent.
@@ -72,6 +76,9 @@ pub trait DraConnection: Send + Sync {
         version: DraVersion,
         claims: &[ClaimReference],
     ) -> Result<ClaimResults<()>, DraError>;
+
+    /// Follows the health of the driver's devices. Fails at drivers that do not report it.
+    async fn watch_health(&self) -> Result<HealthReports, DraError>;
 
     /// Waits until the connection is closed.
     async fn closed(&self);

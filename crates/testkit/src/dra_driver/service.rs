@@ -6,15 +6,26 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::StreamExt as _;
+use plugins::dra_services::health::dra_resource_health_server::DraResourceHealth;
+use plugins::dra_services::health::{NodeWatchResourcesRequest, NodeWatchResourcesResponse};
 use plugins::dra_services::{v1, v1beta1};
 use plugins::registration_v1 as registration;
 use serde_json::json;
+use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::{DraCall, DraFault, Shared};
+use super::{DEVICE, DraCall, DraFault, Shared};
 
 pub(super) struct Plugin(pub(super) Arc<Shared>);
 pub(super) struct Registration(pub(super) Arc<Shared>);
+pub(super) struct Health {
+    pub(super) shared: Arc<Shared>,
+    /// Ends the streams.
+    pub(super) gone: CancellationToken,
+}
 
 impl Plugin {
     /// Records a call and works on each claim, unless a fault is injected. The results are by UID of the claim.
@@ -79,8 +90,8 @@ fn write_spec(shared: &Shared, claim: &v1::Claim) -> io::Result<v1::Device> {
     fs::write(shared.spec(&claim.uid), spec.to_string())?;
     Ok(v1::Device {
         request_names: Vec::new(),
-        pool_name: "pool".to_owned(),
-        device_name: "device-0".to_owned(),
+        pool_name: DEVICE.0.to_owned(),
+        device_name: DEVICE.1.to_owned(),
         cdi_device_ids: vec![format!("{kind}={}", claim.uid)],
         share_id: None,
     })
@@ -124,6 +135,28 @@ impl v1beta1::dra_plugin_server::DraPlugin for Plugin {
         request: Request<v1::NodeUnprepareResourcesRequest>,
     ) -> Result<Response<v1::NodeUnprepareResourcesResponse>, Status> {
         self.unprepare(request.into_inner()).await
+    }
+}
+
+#[async_trait]
+impl DraResourceHealth for Health {
+    async fn node_watch_resources(
+        &self,
+        _: Request<NodeWatchResourcesRequest>,
+    ) -> Result<Response<BoxStream<NodeWatchResourcesResponse>>, Status> {
+        let reports = WatchStream::new(self.shared.health.subscribe());
+        let reports = reports.filter_map(async |device| {
+            device.map(|device| Ok(NodeWatchResourcesResponse { devices: vec![device] }))
+        });
+        let ended = self.shared.health_streams.lock().clone();
+        let gone = self.gone.clone();
+        let over = async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = gone.cancelled() => {}
+            }
+        };
+        Ok(Response::new(reports.take_until(Box::pin(over)).boxed()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use model::{PodSource, PreparedDevice};
-use ports::plugins::dra::{ClaimResults, DraConnection, DraConnector, DraVersion};
+use ports::plugins::dra::{ClaimResults, DraConnection, DraConnector, DraVersion, HealthReports};
 use ports::plugins::plugin_registry::{PluginInfo, PluginType};
 use serde_json::json;
 use testkit::builders::parse_pod;
@@ -70,6 +70,10 @@ impl DraConnection for Connection {
         Ok(self.answer("unprepare", claims, ()))
     }
 
+    async fn watch_health(&self) -> Result<HealthReports, DraError> {
+        unreachable!("no stage follows the health")
+    }
+
     async fn closed(&self) {
         std::future::pending::<()>().await;
     }
@@ -124,11 +128,21 @@ async fn register(drivers: &DraDrivers, name: &str) {
 
 /// Claims as after a start of the agent, with both drivers.
 async fn claims(fakes: &Drivers, metrics: &Arc<Metrics>) -> ResourceClaims {
-    let (drivers, _registered) = DraDrivers::new(Arc::new(fakes.clone()), metrics.clone());
+    let (drivers, _ends) = DraDrivers::new(Arc::new(fakes.clone()), metrics.clone());
     register(&drivers, "a").await;
     register(&drivers, "b").await;
     let restored = restore(&*fakes.files).await.unwrap();
-    ResourceClaims::new(Arc::new(Api), drivers, fakes.files.clone(), metrics.clone(), restored)
+    ResourceClaims::new(deps(fakes, drivers, metrics), restored)
+}
+
+fn deps(fakes: &Drivers, drivers: Arc<DraDrivers>, metrics: &Arc<Metrics>) -> ResourceClaimsDeps {
+    ResourceClaimsDeps {
+        api: Arc::new(Api),
+        drivers,
+        files: fakes.files.clone(),
+        metrics: metrics.clone(),
+        extended: ExtendedResources::Claimed,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,10 +192,9 @@ async fn failed_driver_is_called_again_by_the_next_attempt() {
 #[tokio::test(start_paused = true)]
 async fn unregistered_driver_fails_before_anything_is_recorded() {
     let (fakes, metrics) = (Drivers::default(), Arc::new(Metrics::new()));
-    let (drivers, _registered) = DraDrivers::new(Arc::new(fakes.clone()), metrics.clone());
+    let (drivers, _ends) = DraDrivers::new(Arc::new(fakes.clone()), metrics.clone());
     register(&drivers, "a").await;
-    let claims =
-        ResourceClaims::new(Arc::new(Api), drivers, fakes.files.clone(), metrics, PreparedClaims::default());
+    let claims = ResourceClaims::new(deps(&fakes, drivers, &metrics), PreparedClaims::default());
     let error = claims.prepare(&pod("one")).await.unwrap_err();
     assert_eq!(error.to_string(), "DRA driver b is not registered");
     assert!(claims.pods().is_empty());
