@@ -34,6 +34,7 @@ const CHECK_PERIOD: Duration = Duration::from_millis(50);
 /// A call of [`TestDevicePlugin::calls`] and of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceCall {
+    GetDevicePluginOptions,
     GetPreferredAllocation,
     Allocate,
     PreStartContainer,
@@ -205,6 +206,25 @@ pub async fn allocatable_devices(pod_resources: &Path, resource: &str) -> Result
     let mut found: Vec<_> = own.flat_map(|device| device.device_ids).collect();
     found.sort();
     Ok(found)
+}
+
+/// The containers that the agent's pod-resources socket lists, sorted, with their sorted devices.
+///
+/// # Errors
+/// When the socket does not answer.
+pub async fn allocated_devices(pod_resources: &Path) -> Result<Vec<(String, Vec<String>)>> {
+    let channel = dial(pod_resources).await.context("connect to the pod-resources socket")?;
+    let request = pod_resources_v1::ListPodResourcesRequest {};
+    let answer = PodResourcesListerClient::new(channel).list(request).await;
+    let pods = answer.context("resources of pods")?.into_inner().pod_resources;
+    let row = |container: pod_resources_v1::ContainerResources| {
+        let mut ids: Vec<_> = container.devices.into_iter().flat_map(|own| own.device_ids).collect();
+        ids.sort();
+        (container.name, ids)
+    };
+    let mut rows: Vec<_> = pods.into_iter().flat_map(|pod| pod.containers).map(row).collect();
+    rows.sort();
+    Ok(rows)
 }
 
 /// The plugin's socket beside that of the agent.

@@ -10,7 +10,8 @@ const NEEDS_ROOT: &str = "#[ignore = \"needs root\"]";
 const UNIT_ROOT: &[&str] =
     &[NEEDS_ROOT, "#[ignore = \"needs Debian packages\"]", "#[ignore = \"needs upstream programs\"]"];
 /// Benchmarks, which `make bench` runs.
-const BENCHMARKS: &[&str] = &["crates/podward/tests/thousand_pods.rs"];
+const BENCHMARKS: &[&str] =
+    &["crates/podward/tests/device_admission.rs", "crates/podward/tests/thousand_pods.rs"];
 
 #[test]
 fn tests_that_require_root_are_ignored() {

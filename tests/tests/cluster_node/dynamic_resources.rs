@@ -18,24 +18,28 @@ scenarios!(
     slices_of_an_unusable_driver_are_deleted,
 );
 
-const V1: &str = "v1.DRAPlugin";
-const LONG: Duration = Duration::from_secs(150);
+pub(crate) const V1: &str = "v1.DRAPlugin";
+pub(crate) const LONG: Duration = Duration::from_secs(150);
 
 /// A failed preparation is repeated by the next regular sync.
 fn quick_syncs() -> AgentOptions {
     AgentOptions { overlay: json!({"syncFrequency": "10s"}), ..AgentOptions::default() }
 }
 
-async fn start(agent: Agent) -> Result<ClusterNode> {
+pub(crate) async fn start(agent: Agent) -> Result<ClusterNode> {
     ClusterNode::start_on_containerd_2(agent, &quick_syncs()).await
 }
 
-fn driver_name(node: &ClusterNode, label: &str) -> String {
+pub(crate) fn driver_name(node: &ClusterNode, label: &str) -> String {
     format!("{label}.{}.dra.test", node.name)
 }
 
 /// Starts and registers a driver.
-async fn start_driver(node: &ClusterNode, label: &str, service: &'static str) -> Result<DraDriver> {
+pub(crate) async fn start_driver(
+    node: &ClusterNode,
+    label: &str,
+    service: &'static str,
+) -> Result<DraDriver> {
     let instance = node.containerd.instance();
     let folder = instance.path(&format!("dra-{label}"));
     let mut driver = DraDriver::start(&driver_name(node, label), &folder, &instance.path("cdi"), service)?;
@@ -46,7 +50,7 @@ async fn start_driver(node: &ClusterNode, label: &str, service: &'static str) ->
 }
 
 /// Publishes one device of a driver, as a driver does after each start of the agent, and a class that selects it.
-async fn publish(node: &ClusterNode, label: &str) -> Result<()> {
+pub(crate) async fn publish(node: &ClusterNode, label: &str) -> Result<()> {
     let driver = driver_name(node, label);
     node.apply(&json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": driver},
@@ -65,7 +69,7 @@ async fn publish(node: &ClusterNode, label: &str) -> Result<()> {
 }
 
 /// The slices of the node are deleted at the start of an agent; drivers publish theirs afterwards.
-async fn wait_slices(node: &ClusterNode, count: usize) -> Result<()> {
+pub(crate) async fn wait_slices(node: &ClusterNode, count: usize) -> Result<()> {
     let selector = format!("--field-selector=spec.nodeName={}", node.name);
     eventually("the number of slices", LONG, async || {
         let slices = node.get(&["resourceslices", &selector]).await?;
@@ -82,7 +86,7 @@ fn claim_spec(node: &ClusterNode, labels: &[&str]) -> Value {
     json!({"devices": {"requests": labels.iter().map(request).collect::<Vec<_>>()}})
 }
 
-async fn create_claim(node: &ClusterNode, name: &str, labels: &[&str]) -> Result<()> {
+pub(crate) async fn create_claim(node: &ClusterNode, name: &str, labels: &[&str]) -> Result<()> {
     node.apply(&json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
         "spec": claim_spec(node, labels),
@@ -91,18 +95,18 @@ async fn create_claim(node: &ClusterNode, name: &str, labels: &[&str]) -> Result
 }
 
 /// A pod whose container has the devices of a claim in its environment.
-fn claiming_pod(name: &str, claim: &Value) -> Value {
+pub(crate) fn claiming_pod(name: &str, claim: &Value) -> Value {
     let pod = with(pod(name, [container("main", "sleep forever")]), "/spec/resourceClaims", json!([claim]));
     let pod = with(pod, "/spec/terminationGracePeriodSeconds", json!(1));
     with(pod, "/spec/containers/0/resources", json!({"claims": [{"name": "devices"}]}))
 }
 
-fn named(claim: &str) -> Value {
+pub(crate) fn named(claim: &str) -> Value {
     json!({"name": "devices", "resourceClaimName": claim})
 }
 
 /// The drivers whose devices the container has.
-async fn injected(node: &ClusterNode, pod: &str) -> Result<Vec<String>> {
+pub(crate) async fn injected(node: &ClusterNode, pod: &str) -> Result<Vec<String>> {
     let id = node.running(pod).await?.first().context("a running container")?.id.clone();
     let pid = node.cri().pid(&id).await?;
     let environment = fs::read_to_string(format!("/proc/{pid}/environ")).context("read the environment")?;
@@ -250,7 +254,7 @@ async fn slices_of_an_unusable_driver_are_deleted(agent: Agent) -> Result<()> {
     node.end()
 }
 
-async fn wait_calls(driver: &DraDriver, call: DraCall, claim: &str, count: usize) -> Result<()> {
+pub(crate) async fn wait_calls(driver: &DraDriver, call: DraCall, claim: &str, count: usize) -> Result<()> {
     eventually("the driver is called", LONG, async || {
         ensure!(driver.count(call, claim) >= count, "{:?}", driver.calls());
         Ok(())
@@ -259,7 +263,7 @@ async fn wait_calls(driver: &DraDriver, call: DraCall, claim: &str, count: usize
 }
 
 /// Deletes objects that are not in the scenario's namespace.
-async fn clean_up(node: &ClusterNode, labels: &[&str]) -> Result<()> {
+pub(crate) async fn clean_up(node: &ClusterNode, labels: &[&str]) -> Result<()> {
     for label in labels {
         let name = driver_name(node, label);
         node.kubectl(&["delete", "resourceslice,deviceclass", &name, "--ignore-not-found"]).await?;

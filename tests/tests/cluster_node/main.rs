@@ -2,6 +2,7 @@
 //!
 //! `make cluster` runs these on podward and on the upstream kubelet.
 
+mod claim_devices;
 mod containers;
 mod deletion;
 mod dynamic_resources;

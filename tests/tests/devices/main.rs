@@ -14,6 +14,8 @@ use testkit::device_plugin::{
 };
 use testkit::poll::{eventually, throughout};
 
+mod life;
+
 scenarios!(
     devices_are_allocated_until_none_is_left,
     devices_of_the_container_device_interface_are_injected,
@@ -291,6 +293,11 @@ async fn failing_plugin_rejects_the_pod(agent: Agent) -> Result<()> {
         let answer = own.plugin.register_as(version, resource).await;
         ensure!(answer == Err(error.to_owned()), "{answer:?}");
     }
+    own.plugin.set_fault(DeviceCall::GetDevicePluginOptions, Some(DeviceFault::Fails));
+    let answer = own.plugin.register_as("v1beta1", X).await;
+    let error = "failed to get device plugin options: rpc error: code = Internal desc = injected failure";
+    ensure!(answer == Err(error.to_owned()), "{answer:?}");
+    own.plugin.set_fault(DeviceCall::GetDevicePluginOptions, None);
     own.plugin.set_fault(DeviceCall::Allocate, Some(DeviceFault::Fails));
     own.node.write("one.json", &with_devices("one", 1))?;
     let found = own.message_of_rejection("one").await?;

@@ -67,6 +67,7 @@ impl DevicePlugin for Plugin {
         &self,
         _: Request<proto::Empty>,
     ) -> Result<Response<proto::DevicePluginOptions>, Status> {
+        self.record(DeviceCall::GetDevicePluginOptions, &[]).await?;
         let options = &self.shared.options;
         Ok(Response::new(proto::DevicePluginOptions {
             pre_start_required: options.needs_pre_start,
