@@ -26,10 +26,10 @@ export PODWARD_KUBELET := $(PODWARD_CACHE)/bin/kubelet
 export PODWARD_CONTAINERD_2 := $(PODWARD_CACHE)/bin/containerd
 export PODWARD_CACHE
 
-# Names of the integration tests. Those of the crates are part of `make unit` and `make unit-root`, except thousand_pods,
-# which is a benchmark. Those of tests/ are the scenarios.
+# Names of the integration tests. Those of the crates are part of `make unit` and `make unit-root`, except device_admission
+# and thousand_pods, which are benchmarks. Those of tests/ are the scenarios.
 test_names = $(sort $(notdir $(basename $(wildcard $(1)/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard $(1)/*/main.rs))))
-CRATE_TESTS := $(filter-out thousand_pods,$(call test_names,crates/*/tests))
+CRATE_TESTS := $(filter-out device_admission thousand_pods,$(call test_names,crates/*/tests))
 # The cluster scenarios take longer than all others together: `make test` runs this selection, `make cluster` all of them.
 CLUSTER_CHOICE := kubectl_run_starts_a_pod deployment_rolls_out_new_version bootstraps_with_a_token static_pod_has_a_mirror_pod \
 	graceful_delete_waits_for_the_container object_changes_update_projected_files projected_token_is_accepted_by_the_cluster \
@@ -181,6 +181,8 @@ bench: toolchain setup tools build ## benchmarks of podward and the upstream kub
 	@$(CARGO) run --quiet --locked --release -p scenarios --bin bench -- $(ARGS)
 	$(call say,a thousand pods on the fake runtime)
 	@PODWARD_BINARY=$(PODWARD_BIN) $(CARGO) test --quiet --locked --workspace --test thousand_pods -- --ignored --nocapture --test-threads=1
+	$(call say,500 pods on 5000 devices)
+	@$(CARGO) test --quiet --locked --release -p podward --test device_admission -- --ignored --nocapture
 
 .PHONY: compare-status
 compare-status: toolchain setup tools build ## compare the statuses that both agents report for a corpus of pods (ARGS=name or --recorded)
