@@ -1,6 +1,6 @@
 //! Topology hints of devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Container;
 use model::{NumaMask, Pod, ProviderHints, ResourceHints, TopologyHint};
@@ -74,38 +74,45 @@ impl DeviceState {
             let device = self.inventory.device(resource, id);
             device.map(|device| device.nodes.as_slice()).filter(|nodes| !nodes.is_empty())
         };
+        // Thousands of devices are near a few sets of nodes, and eight nodes have 255 masks.
+        let all = count_by_nodes(self.inventory.devices(resource).map(|device| device.nodes.as_slice()));
+        let usable = count_by_nodes(available.union(reusable).filter_map(nodes_of));
+        let reused = count_by_nodes(reusable.iter().filter_map(nodes_of));
+        let near = |counts: &BTreeMap<&[i64], usize>, mask: NumaMask| -> usize {
+            counts.iter().filter(|(nodes, _)| touches(mask, nodes)).map(|(_, count)| count).sum()
+        };
         let (mut smallest, mut fitting) = (machine.count(), Vec::new());
-        for mask in masks(self.candidate_nodes(resource, machine)) {
-            let in_mask = self.inventory.devices(resource).filter(|device| touches(mask, &device.nodes));
-            if mask.count() < smallest && in_mask.count() >= count {
+        for mask in masks(candidate_nodes(&all, machine)) {
+            if mask.count() < smallest && near(&all, mask) >= count {
                 smallest = mask.count();
             }
             // Every reusable device must be near the mask, because reusable devices are handed out first.
-            let mut reused = reusable.iter().filter_map(nodes_of);
-            if !reused.all(|nodes| touches(mask, nodes)) {
-                continue;
-            }
-            let usable = available.union(reusable).filter_map(nodes_of);
-            if usable.filter(|nodes| touches(mask, nodes)).count() >= count {
+            if reused.keys().all(|nodes| touches(mask, nodes)) && near(&usable, mask) >= count {
                 fitting.push(mask);
             }
         }
         let hint = |mask: NumaMask| TopologyHint { nodes: Some(mask), preferred: mask.count() == smallest };
         ResourceHints::OneOf(fitting.into_iter().map(hint).collect())
     }
+}
 
-    /// NUMA nodes of the machine that carry devices of the resource; all nodes if there are none.
-    fn candidate_nodes(&self, resource: &str, machine: NumaMask) -> Vec<i32> {
-        let carries = |node: &i32| {
-            self.inventory.devices(resource).any(|device| device.nodes.contains(&i64::from(*node)))
-        };
-        let mut nodes: Vec<i32> = machine.nodes().filter(carries).collect();
-        if nodes.is_empty() {
-            nodes = machine.nodes().collect();
-        }
-        nodes.truncate(MAX_NODES);
-        nodes
+fn count_by_nodes<'a>(devices: impl Iterator<Item = &'a [i64]>) -> BTreeMap<&'a [i64], usize> {
+    let mut counts = BTreeMap::new();
+    for nodes in devices {
+        *counts.entry(nodes).or_default() += 1;
     }
+    counts
+}
+
+/// NUMA nodes of the machine that carry devices of the resource; all nodes if there are none.
+fn candidate_nodes(devices: &BTreeMap<&[i64], usize>, machine: NumaMask) -> Vec<i32> {
+    let carries = |node: &i32| devices.keys().any(|nodes| nodes.contains(&i64::from(*node)));
+    let mut nodes: Vec<i32> = machine.nodes().filter(carries).collect();
+    if nodes.is_empty() {
+        nodes = machine.nodes().collect();
+    }
+    nodes.truncate(MAX_NODES);
+    nodes
 }
 
 /// All masks of the nodes, small ones first.
