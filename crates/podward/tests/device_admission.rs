@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 const RESOURCE: &str = "vendor.com/x";
 const DEVICES: usize = 5_000;
 const PODS: usize = 500;
-const NODES: usize = 2;
+const NODES: usize = 8;
 /// Limit of one admission.
 const ADMISSION: Duration = Duration::from_millis(5);
 
@@ -64,7 +64,7 @@ async fn five_hundred_pods_share_five_thousand_devices() {
     })
     .await;
     let alignment = Alignment::new(
-        AlignmentPolicy::Restricted,
+        AlignmentPolicy::BestEffort,
         AlignmentScope::Container,
         AlignmentOptions::default(),
         &numa,

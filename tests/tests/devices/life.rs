@@ -142,10 +142,14 @@ async fn finished_pod_stays_finished_without_its_plugin(agent: Agent) -> Result<
     own.node.write("job.json", &with(job, "/spec/containers/0", main))?;
     own.node.wait_pod("job", "succeeds", |pod| pod.phase == "Succeeded").await?;
     own.plugin.stop();
+    let containers = own.node.cri().containers().await?;
     own.node.restart_agent().await?;
+    own.node.wait_pod("job", "has still succeeded", |pod| pod.phase == "Succeeded").await?;
     throughout("the pod has succeeded", Duration::from_secs(5), async || {
         let phase = own.node.pod("job").await?.phase;
         ensure!(phase == "Succeeded", "{phase}");
+        let now = own.node.cri().containers().await?;
+        ensure!(now == containers, "before {containers:#?}\nnow {now:#?}");
         Ok(())
     })
     .await
@@ -160,8 +164,13 @@ async fn pod_resources_are_the_same_after_a_restart(agent: Agent) -> Result<()> 
     let before = listed(&own).await?;
     ensure!(before.iter().map(|(_, ids)| ids.len()).sum::<usize>() == 3, "{before:?}");
     own.node.restart_agent().await?;
-    let after = listed(&own).await?;
-    ensure!(after == before, "{before:?} became {after:?} before the plugin has registered");
+    // The agent knows its pods a moment after it is ready.
+    eventually("the list of before the restart", LONG, async || {
+        let after = listed(&own).await?;
+        ensure!(after == before, "{before:?} became {after:?}");
+        Ok(())
+    })
+    .await?;
     own.wait_healthy(&["a", "b", "c"]).await?;
     let after = listed(&own).await?;
     ensure!(after == before, "{before:?} became {after:?}");

@@ -134,9 +134,13 @@ async fn extended_resource_of_a_driver_reaches_its_container_and_is_listed() {
     assert_eq!(own.listed("web").await, json!([{"claim": "gpus", "devices": devices}]));
     // Like upstream, the status shows the health of named claims only.
     assert_eq!(health(&own.node.status("web").unwrap()), Value::Null);
-    own.cluster.pods.delete_gracefully("web", 0);
-    own.node.until_gone("web").await;
-    assert_eq!(own.driver.count(DraCall::Unprepare, "gpus"), 1);
+    own.cluster.pods.delete_gracefully("web", 1);
+    testkit::poll::eventually("the claim is unprepared", TIMEOUT, async || {
+        anyhow::ensure!(own.driver.count(DraCall::Unprepare, "gpus") == 1, "{:?}", own.driver.calls());
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
