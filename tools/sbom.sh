@@ -3,7 +3,7 @@
 set -euo pipefail
 output=$(realpath "$1")
 cd "$(dirname "$0")/.."
-tools/checkers.sh cargo-cyclonedx
+tools/checkers.sh cargo-cyclonedx >&2
 SOURCE_DATE_EPOCH=$(tools/version.sh epoch)
 export SOURCE_DATE_EPOCH
 # It writes a file beside the manifest of every crate of the workspace, of which one is wanted. A copy keeps the tree clean.

@@ -41,7 +41,7 @@ for machine in $machines; do
     results=target/vm/$machine
     rm -rf "$results"
     echo "$machine" >"$stage/machine"
-    "$here/run.sh" -t "${PODWARD_VM_TIMEOUT:-2700}" -o "$results" -a "$names" "$machine" "$stage/suite.sh" "$stage"/* || code=1
+    "$here/run.sh" -t "${PODWARD_VM_TIMEOUT:-14400}" -o "$results" -a "$names" "$machine" "$stage/suite.sh" "$stage"/* || code=1
     line=$(cat "$results/summary.txt" 2>/dev/null || echo "no result")
     summary+=$(printf '\nvm: %s: %s, %d s; journal and results in %s' "$machine" "$line" $((SECONDS - started)) "$results")
 done

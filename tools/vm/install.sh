@@ -24,4 +24,4 @@ name=podward-$("$top/tools/version.sh" version)-x86_64-linux
 cp "$top/target/packages/SHA256SUMS" "$top/target/packages/$name".{tar.gz,cdx.json} "$scratch/dist/"
 cp "$top/docs/install.md" "$here/checks/machine.sh" "$scratch/"
 cp -L "$upstream/kubelet" "$scratch/"
-"$here/run.sh" -t 1800 -o "$top/target/vm/install-$machine" "$machine" "$here/checks/install.sh" "$scratch"/*
+"$here/run.sh" -t 7200 -o "$top/target/vm/install-$machine" "$machine" "$here/checks/install.sh" "$scratch"/*

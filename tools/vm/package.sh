@@ -27,4 +27,4 @@ rm -r "$scratch/tree"
 for repository in old new; do
     (cd "$scratch/$repository" && dpkg-scanpackages . /dev/null >Packages 2>/dev/null)
 done
-"$here/run.sh" -t 1800 -o "$top/target/vm/package-$machine" "$machine" "$here/checks/package.sh" "$scratch/old" "$scratch/new" "$here/checks/machine.sh"
+"$here/run.sh" -t 7200 -o "$top/target/vm/package-$machine" "$machine" "$here/checks/package.sh" "$scratch/old" "$scratch/new" "$here/checks/machine.sh"

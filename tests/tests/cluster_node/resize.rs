@@ -18,8 +18,11 @@ use outcome::{Outcome, difference, problems};
 
 /// kubectl processes at the same time.
 const PARALLEL: usize = 4;
-/// All pods of the matrix together.
-const TIMEOUT: Duration = Duration::from_secs(240);
+/// All pods of the matrix together, on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(900);
+/// Upstream never completes some resizes on a loaded machine, see [`MAX_UNSETTLED_ON_UPSTREAM`]; it retries the others at the
+/// latest after three minutes.
+const UPSTREAM_RESIZE_TIMEOUT: Duration = Duration::from_secs(400);
 
 /// Runs the whole matrix on upstream and on podward, one cluster node each, and compares the outcome of every resize.
 #[test]
@@ -93,7 +96,11 @@ async fn patch(node: &ClusterNode, case: &Case, step: Step) -> Result<()> {
 
 /// The outcomes of a step. Cases that upstream does not complete in time have none.
 async fn resized(node: &ClusterNode, agent: Agent) -> Result<BTreeMap<String, Outcome>> {
-    match (wait_settled(node, "are resized").await, agent) {
+    let timeout = match agent {
+        Agent::Upstream => UPSTREAM_RESIZE_TIMEOUT,
+        Agent::Podward => TIMEOUT,
+    };
+    match (wait_settled_within(node, "are resized", timeout).await, agent) {
         (Err(_), Agent::Upstream) => {
             let now = Settled::read(node).await?;
             for (name, problem) in &now.problems {
@@ -108,7 +115,15 @@ async fn resized(node: &ClusterNode, agent: Agent) -> Result<BTreeMap<String, Ou
 /// Waits until no resize is in progress, every container that should run does, and its status shows the resources of the
 /// spec.
 async fn wait_settled(node: &ClusterNode, what: &str) -> Result<BTreeMap<String, Outcome>> {
-    eventually(&format!("pods {what}"), TIMEOUT, async || {
+    wait_settled_within(node, what, TIMEOUT).await
+}
+
+async fn wait_settled_within(
+    node: &ClusterNode,
+    what: &str,
+    timeout: Duration,
+) -> Result<BTreeMap<String, Outcome>> {
+    eventually(&format!("pods {what}"), timeout, async || {
         let Settled { outcomes, problems } = Settled::read(node).await?;
         if let Some((name, problem)) = problems.first_key_value() {
             let all = problems.len() + outcomes.len();

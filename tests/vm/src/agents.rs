@@ -54,6 +54,10 @@ pub(crate) fn set_up_machine() -> Result<()> {
     write("/etc/systemd/system/podward.service", &unit(&format!("{} agent", podward.display())))?;
     write("/etc/systemd/system/kubelet.service", &unit(&kubelet.display().to_string()))?;
     sh(&format!("mkdir -p {MANIFESTS} && systemctl daemon-reload && systemctl restart containerd"))?;
+    import_images()
+}
+
+pub(crate) fn import_images() -> Result<()> {
     let images = file("images.tar");
     sh(&format!("ctr -n k8s.io images import {} >/dev/null", images.display())).map(drop)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 /// Emulation on a busy host is slow; only a failing check waits that long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(900);
 
 pub(crate) fn boot() -> u32 {
     std::env::var("VM_BOOT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -25,7 +25,7 @@ pub(crate) fn results() -> PathBuf {
 /// Runs a shell command with a time limit and returns its output; a failure contains both streams.
 pub(crate) fn sh(command: &str) -> Result<String> {
     let output = Command::new("timeout")
-        .args(["120", "sh", "-c", command])
+        .args([&TIMEOUT.as_secs().to_string(), "sh", "-c", command])
         .output()
         .with_context(|| format!("start {command}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -6,13 +6,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::agents::MANIFESTS;
-use crate::guest::{eventually, sh, write};
+use crate::guest::{TIMEOUT, eventually, sh, write};
 
 pub(crate) fn get(path: &str) -> Result<String> {
     get_from(10255, path)
@@ -25,7 +24,7 @@ pub(crate) fn get_from(port: u16, path: &str) -> Result<String> {
 /// One HTTP request to a local port; an error contains the response.
 pub(crate) fn request(port: u16, method: &str, path: &str, content_type: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).with_context(|| format!("connect to {port}"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     // HTTP/1.0, so that the response is not chunked.
     let mut head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n");
     if !body.is_empty() {

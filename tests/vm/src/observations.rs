@@ -60,11 +60,13 @@ pub(crate) fn is_expected(observation: Observation) -> Result<()> {
 }
 
 /// Replaces limits that follow the machine's memory without that of its kernel, which differs by build: of all pods together,
-/// and systemd's default for tasks. The comparison with upstream includes them.
+/// systemd's default for tasks, and a pod's share of swap. The comparison with upstream includes them.
 fn without_machine(text: &str) -> String {
     let line = |line: &str| {
         let (name, value) = line.rsplit_once(' ').unwrap_or((line, ""));
-        let is_default = name == "kubepods.slice memory.max" || name.ends_with(" pids.max");
+        let is_default = name == "kubepods.slice memory.max"
+            || name.ends_with(" pids.max")
+            || name.starts_with("LimitedSwap: burstable:");
         let of_machine = is_default && !matches!(value, "max" | "200");
         if of_machine { format!("{name} OF-MACHINE\n") } else { format!("{line}\n") }
     };

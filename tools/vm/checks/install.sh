@@ -35,8 +35,8 @@ has_no_tasks() { [ -z "$(ctr -n k8s.io tasks ls -q)" ]; }
 
 # Fails unless the kubelet's unit runs this agent with the same containers: check_agent PROGRAM STEP
 check_agent() {
-    wait_for 60 runs "$1"
-    wait_for 120 kubelet_is_healthy
+    wait_for 900 runs "$1"
+    wait_for 900 kubelet_is_healthy
     # Wrong decisions would be made in the first passes after a start.
     sleep 10
     containers >"$scratch/now"
@@ -57,14 +57,14 @@ step_archive() {
     # shellcheck source=/dev/null
     . "$scratch/block"
     archive=$PWD
-    wait_for 120 is_active podward.service
+    wait_for 900 is_active podward.service
     podward version
     cp /usr/share/doc/podward/examples/hello.yaml /etc/podward/manifests/
-    wait_for 120 pod_is_ready
-    wait_for 30 hello_answers
+    wait_for 900 pod_is_ready
+    wait_for 900 hello_answers
     podward get pods
     rm /etc/podward/manifests/hello.yaml
-    wait_for 120 has_no_tasks
+    wait_for 900 has_no_tasks
     systemctl disable --now podward
     # What a kubelet does not have.
     umount /var/lib/kubelet 2>/dev/null || true
@@ -105,7 +105,7 @@ END
     systemctl daemon-reload
     systemctl enable --now kubelet
     cp /usr/share/doc/podward/examples/hello.yaml /etc/kubernetes/manifests/
-    wait_for 240 hello_answers
+    wait_for 900 hello_answers
     containers >"$scratch/containers"
     say "upstream's kubelet runs $(wc -l <"$scratch/containers") containers"
 }
@@ -140,7 +140,7 @@ step_kind() {
     check_agent kubelet "went back"
 }
 
-wait_for 120 is_active containerd.service
+wait_for 900 is_active containerd.service
 import_image
 step_archive
 set_up_kubelet

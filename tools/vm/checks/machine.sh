@@ -52,6 +52,6 @@ pod_is_ready() { podward get pods 2>/dev/null | grep -Eq '^default +hello-vm +1/
 check_containers() {
     containers >"$scratch/now"
     diff "$scratch/containers" "$scratch/now" || fail "containers changed after $1"
-    pod_is_ready || wait_for 30 pod_is_ready
+    pod_is_ready || wait_for 900 pod_is_ready
     say "$1: the same $(wc -l <"$scratch/now") containers run"
 }

@@ -66,10 +66,10 @@ step_beside_kubelet() {
     if is_active podward.service; then fail "two agents run"; fi
     is_not_enabled || fail "podward.service is enabled beside kubelet.service"
     systemctl start --no-block podward.service
-    wait_for 120 is_active podward.service
+    wait_for 900 is_active podward.service
     if is_active kubelet.service; then fail "the kubelet still runs beside podward"; fi
     systemctl start kubelet.service
-    wait_for 30 is_active kubelet.service
+    wait_for 900 is_active kubelet.service
     if is_active podward.service; then fail "podward still runs beside the kubelet"; fi
     # The kubelet owns the state folder, except for one part.
     [ -d /var/lib/kubelet/podward ] || fail "no state of podward"
@@ -87,8 +87,8 @@ step_beside_kubelet() {
 step_install() {
     say "== install"
     apt_do install podward
-    wait_for 120 is_active podward.service
-    wait_for 30 agent_answers
+    wait_for 900 is_active podward.service
+    wait_for 900 agent_answers
     systemctl --quiet is-enabled podward.service || fail "podward.service is not enabled"
     podward version
     systemctl show -p Type,WatchdogUSec,NRestarts podward.service | tr '\n' ' '
@@ -100,7 +100,7 @@ step_install() {
 step_example() {
     say "== the example of README.Debian"
     example cp
-    wait_for 120 pod_is_ready
+    wait_for 900 pod_is_ready
     example podward
     [ "$(example curl | tail -n 1)" = "hello from podward" ] || fail "the example does not answer"
     containers >"$scratch/containers"
@@ -116,8 +116,8 @@ step_upgrade() {
     [ "$(installed_version)" != "$version" ] || fail "apt upgrade installed no new version"
     say "upgraded from $version to $(installed_version)"
     is_replaced() { [ "$(agent_pid)" != "$pid" ] && is_active podward.service; }
-    wait_for 120 is_replaced
-    wait_for 30 agent_answers
+    wait_for 900 is_replaced
+    wait_for 900 agent_answers
     check_containers upgrade
 }
 
@@ -132,15 +132,15 @@ step_remove_with_pods() {
     [ -d /var/lib/kubelet/pods ] || fail "the purge removed the state of running pods"
     [ -e $manifest ] || fail "the purge removed a manifest of the administrator"
     apt_do install podward
-    wait_for 120 is_active podward.service
-    wait_for 60 pod_is_ready
+    wait_for 900 is_active podward.service
+    wait_for 900 pod_is_ready
     check_containers "new installation"
 }
 
 step_purge() {
     say "== end the pod and purge"
     example rm
-    wait_for 120 has_no_pods
+    wait_for 900 has_no_pods
     apt_do purge podward
     dpkg-query -W podward 2>/dev/null && fail "dpkg still knows the package"
     snapshot "$VM_RESULTS/after.txt"
@@ -148,7 +148,7 @@ step_purge() {
     say "nothing is left: $(wc -l <"$VM_RESULTS/after.txt") files, units, cgroups and mounts are the same as before"
 }
 
-wait_for 120 is_active containerd.service
+wait_for 900 is_active containerd.service
 import_image
 systemctl daemon-reload
 snapshot "$VM_RESULTS/before.txt"
