@@ -12,7 +12,7 @@ use testkit::poll::within;
 use crate::configuration;
 
 /// Long enough for a loaded machine; a step that exceeds it is broken. kubeadm waits as long for a restarted component.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(900);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {

@@ -22,6 +22,7 @@ pub(crate) fn init(machine: &Machine) -> String {
         "bootstrapTokens": [{"token": TOKEN, "ttl": "1h0m0s"}],
         "localAPIEndpoint": {"advertiseAddress": machine.address()},
         "nodeRegistration": node_registration(machine),
+        "timeouts": timeouts(),
     });
     documents(&[first, cluster(), kubelet()])
 }
@@ -37,7 +38,21 @@ pub(crate) fn join(machine: &Machine, api_server: &str, ca_certificate_hash: &st
             "caCertHashes": [ca_certificate_hash],
         }},
         "nodeRegistration": node_registration(machine),
+        "timeouts": timeouts(),
     })])
+}
+
+/// Of kubeadm, longer than its defaults: each ends when its condition is true, so a loaded machine fails no step.
+fn timeouts() -> Value {
+    json!({
+        "controlPlaneComponentHealthCheck": "15m",
+        "kubeletHealthCheck": "15m",
+        "kubernetesAPICall": "5m",
+        "etcdAPICall": "10m",
+        "tlsBootstrap": "15m",
+        "discovery": "15m",
+        "upgradeManifests": "15m",
+    })
 }
 
 fn node_registration(machine: &Machine) -> Value {

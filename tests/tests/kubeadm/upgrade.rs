@@ -92,7 +92,7 @@ async fn check_health(cluster: &Cluster, pods_before: &[workload::WebPod]) -> Re
     // A pod that is scheduled, runs and ends needs every component.
     let job = ["create", "job", "probe", "--image", testkit::images::BUSYBOX, "--", "true"];
     cluster.first.kubectl(&job).await?;
-    cluster.first.kubectl(&["wait", "job/probe", "--for=condition=Complete", "--timeout=120s"]).await?;
+    cluster.first.kubectl(&["wait", "job/probe", "--for=condition=Complete", "--timeout=900s"]).await?;
     cluster.first.kubectl(&["delete", "job", "probe"]).await.map(drop)
 }
 

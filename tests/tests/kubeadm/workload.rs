@@ -37,7 +37,7 @@ pub(crate) async fn check_network(cluster: &Cluster) -> Result<()> {
 /// Drains the second node, which leaves all pods on the first, and fills it again after uncordon.
 pub(crate) async fn drain_and_uncordon(cluster: &Cluster) -> Result<()> {
     let name = cluster.second.name();
-    cluster.first.kubectl(&["drain", name, "--ignore-daemonsets", "--timeout=120s"]).await?;
+    cluster.first.kubectl(&["drain", name, "--ignore-daemonsets", "--timeout=900s"]).await?;
     within("all pods on the first node", TIMEOUT, async || {
         let pods = ready_pods(cluster).await?;
         ensure!(pods.len() == REPLICAS, "{} pods are ready", pods.len());

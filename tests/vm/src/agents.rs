@@ -79,6 +79,9 @@ fn configuration(overlay: Value) -> Value {
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "clusterDNS": ["10.96.0.10"],
+        // Requests for the node and its lease end with their period; an emulated API server needs longer than ten seconds.
+        "nodeStatusUpdateFrequency": "30s",
+        "nodeLeaseDurationSeconds": 120,
         "podPidsLimit": 200,
         "volumeStatsAggPeriod": "10s",
         "shutdownGracePeriod": "90s",

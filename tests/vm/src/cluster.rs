@@ -19,9 +19,10 @@ const PROXY_PORT: u16 = 8001;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// What the agents use of the API; each further group costs seconds at the start of an emulated server.
+/// API groups that the server itself and the agents use. Each further group costs seconds at the start of an emulated server.
 const API_GROUPS: &str = "api/all=false,api/v1=true,apiextensions.k8s.io/v1=true,apiregistration.k8s.io/v1=true,\
-                          coordination.k8s.io/v1=true,node.k8s.io/v1=true,storage.k8s.io/v1=true";
+                          discovery.k8s.io/v1=true,networking.k8s.io/v1=true,coordination.k8s.io/v1=true,\
+                          node.k8s.io/v1=true,resource.k8s.io/v1=true,storage.k8s.io/v1=true";
 
 /// Plugins that wait for objects of other groups.
 const NO_ADMISSION: &str = "ServiceAccount,Priority,LimitRanger,ResourceQuota,RuntimeClass,DefaultIngressClass,\
@@ -94,9 +95,10 @@ pub(crate) fn leave() -> Result<()> {
             Ok(())
         })?;
     }
+    // A graceful end of the API server takes longer than a minute, and nothing needs it.
     sh(
         "rm -f /etc/systemd/system/*.service.d/cluster.conf; systemctl daemon-reload; systemctl stop podward kubelet; \
-        systemctl stop vm-proxy vm-apiserver vm-etcd 2>/dev/null; swapoff -a",
+        systemctl kill --signal=KILL vm-proxy vm-apiserver vm-etcd 2>/dev/null; swapoff -a",
     )?;
     agents::configure(json!({}))
 }

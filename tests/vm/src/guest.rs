@@ -56,7 +56,8 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Result<T>)
             Err(error) if start.elapsed() >= TIMEOUT => {
                 return Err(error).with_context(|| format!("{what}: not within {TIMEOUT:?}"));
             }
-            Err(_) => pause(Duration::from_millis(250)),
+            // More questions would take processor time from the answer, in emulation.
+            Err(_) => pause(Duration::from_secs(1)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::control_plane::program;
 use crate::instance::Instance;
 
 /// Longer than any command takes; kubeadm and kubectl have their own, shorter timeouts.
-const TIMEOUT: Duration = Duration::from_secs(420);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 const ADMIN_KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
 
 /// The machine's own programs first, then the built tools, then the system's.
@@ -39,7 +39,7 @@ impl Machine {
     /// `kubectl get ... -o json`.
     pub async fn get(&self, arguments: &[&str]) -> Result<Value> {
         let text =
-            self.kubectl(&[&["get", "-o", "json", "--request-timeout=30s"], arguments].concat()).await?;
+            self.kubectl(&[&["get", "-o", "json", "--request-timeout=120s"], arguments].concat()).await?;
         serde_json::from_str(&text).with_context(|| format!("read the output of kubectl get {arguments:?}"))
     }
 
