@@ -1,6 +1,7 @@
 //! Implements the runtime ports on a gRPC channel to the runtime service and one to the image service.
 
 mod call;
+mod call_limits;
 mod connect;
 mod containers;
 mod endpoint;
@@ -19,7 +20,6 @@ use std::time::Duration;
 
 use ports::runtime::RuntimeError;
 use ports::telemetry::call_meter::CallMeter;
-use tokio::sync::Semaphore;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
@@ -29,6 +29,7 @@ use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
 
 use call::Deadline;
+use call_limits::{CallLimit, CallLimits};
 pub use connect::connect;
 pub use endpoint::{Endpoint, EndpointError};
 use lists::ListChannel;
@@ -38,11 +39,6 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Default of `runtimeRequestTimeout`.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Calls with limited concurrency. When many pods start at once, more concurrent calls do not start them faster, but
-/// cost memory in the agent and the runtime.
-const LIMITED_CALLS: [&str; 4] = ["run_podsandbox", "create_container", "start_container", "image_status"];
-const MAX_CONCURRENT_LIMITED_CALLS: usize = 32;
 
 /// A CRI client. Clones share the connections.
 #[derive(Clone)]
@@ -54,7 +50,7 @@ pub struct CriClient {
     images: ImageService,
     request_timeout: Duration,
     meter: Option<Arc<dyn CallMeter>>,
-    call_limiter: Arc<Semaphore>,
+    limits: Arc<CallLimits>,
     fingerprinter: ListFingerprinter,
 }
 
@@ -86,7 +82,7 @@ impl CriClient {
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             request_timeout,
             meter: None,
-            call_limiter: Arc::new(Semaphore::new(MAX_CONCURRENT_LIMITED_CALLS)),
+            limits: Arc::default(),
             fingerprinter: ListFingerprinter::default(),
         }
     }
@@ -125,19 +121,16 @@ impl CriClient {
         let mut client = S::client(self);
         // Boxed, because these futures are large; the allocation is cheap compared to the call.
         let call = Box::pin(method(&mut client, call::request(message, deadline)));
-        self.execute(operation, deadline, call).await
+        self.limits.run(CallLimit::of(operation), self.execute(operation, deadline, call)).await
     }
 
-    /// Runs a call with its deadline, concurrency limit, span and metrics.
+    /// Runs a call with its deadline, span and metrics.
     async fn execute<T>(
         &self,
         operation: &'static str,
         deadline: Deadline,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, RuntimeError> {
-        // The semaphore is never closed, so `acquire` cannot fail.
-        let _permit =
-            if LIMITED_CALLS.contains(&operation) { self.call_limiter.acquire().await.ok() } else { None };
         let started_at = tokio::time::Instant::now();
         let span = span::call_span(operation);
         let result = call::with_deadline(operation, deadline, call.instrument(span.clone())).await;

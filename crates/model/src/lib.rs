@@ -110,7 +110,8 @@ pub use resource_claim::{ClaimDeviceHealth, ClaimReference, DeviceHealthReport, 
 pub use runtime_spec::{
     Capabilities, ContainerSecurity, ContainerSpec, Device, DnsConfig, HugepageLimit, ImageAuth, ImageSpec,
     LinuxResources, Mount, MountPropagation, NamespaceMode, Namespaces, PortMapping, Protocol,
-    SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, SubPath, SupplementalGroupsPolicy,
+    SandboxSecurity, SandboxSpec, SeLinuxOptions, SecurityProfile, StartUrgency, SubPath,
+    SupplementalGroupsPolicy,
 };
 pub use runtime_status::{
     CgroupDriver, ContainerState, ContainerStatus, ContainerSummary, ContainerUser, ExecOutput,

@@ -34,6 +34,16 @@ pub struct SandboxSpec {
     pub overhead: Option<LinuxResources>,
     /// Runtime handler; empty is the default one.
     pub runtime_handler: String,
+    /// The runtime does not get it.
+    pub urgency: StartUrgency,
+}
+
+/// Whether the start of a pod waits for those of others, when many pods start at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartUrgency {
+    #[default]
+    Ordinary,
+    Urgent,
 }
 
 /// Security settings of a sandbox.

@@ -1,4 +1,5 @@
-//! Timing mechanisms, each written once: backoff, jitter, debounce, delay queue, work queue, rate limit, keyed lock.
+//! Timing mechanisms, each written once: backoff, jitter, debounce, delay queue, work queue, rate limit,
+//! limiter, keyed lock.
 //!
 //! [`Backoff`], [`jitter`] and [`WorkQueue`] are pure state machines: they receive time and randomness as arguments, so
 //! that `decide` uses them too. The feature `tokio` adds the parts that read tokio's clock, wait or draw random numbers;
@@ -18,6 +19,8 @@ mod delay_queue;
 mod key_channel;
 #[cfg(feature = "tokio")]
 mod keyed_lock;
+#[cfg(feature = "tokio")]
+mod limiter;
 #[cfg(feature = "tokio")]
 mod random;
 #[cfg(feature = "tokio")]
@@ -39,6 +42,8 @@ pub use delay_queue::DelayQueue;
 pub use key_channel::{KeyReceiver, KeySender, key_channel};
 #[cfg(feature = "tokio")]
 pub use keyed_lock::{KeyedLock, KeyedLockGuard};
+#[cfg(feature = "tokio")]
+pub use limiter::{Limiter, Permit};
 #[cfg(feature = "tokio")]
 pub use random::random;
 #[cfg(feature = "tokio")]

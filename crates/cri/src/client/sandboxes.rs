@@ -3,6 +3,7 @@ use model::{LinuxResources, PodUid, SandboxId, SandboxSpec, SandboxStatus, Sandb
 use ports::runtime::{RuntimeError, Sandboxes, ignore_not_found};
 
 use super::call::{Deadline, protocol_violation};
+use super::call_limits::CallLimit;
 use super::{CriClient, Runtime};
 use crate::convert::{labels, resources, sandbox};
 use crate::list_calls::{SANDBOXES, SandboxList};
@@ -21,8 +22,8 @@ impl Sandboxes for CriClient {
             config: Some(sandbox::config(spec)),
             runtime_handler: spec.runtime_handler.clone(),
         };
-        let id =
-            self.call_within(OPERATION, deadline, message, Runtime::run_pod_sandbox).await?.pod_sandbox_id;
+        let call = Box::pin(self.call_within(OPERATION, deadline, message, Runtime::run_pod_sandbox));
+        let id = self.limits.run(CallLimit::Sandbox(spec.urgency), call).await?.pod_sandbox_id;
         if id.is_empty() {
             return Err(protocol_violation(OPERATION, "no sandbox id"));
         }

@@ -7,6 +7,7 @@ use model::{DnsConfig, NodeSettings, Pod, PortMapping, Protocol, SandboxSpec, Us
 
 use values::sysctl::dotted_name;
 
+use crate::pipeline::start_limit::start_urgency;
 use crate::pod_resources::resources::{overhead_resources, sandbox_resources};
 use crate::runtime_spec::hosts_file::{hostname_and_domain, kernel_hostname};
 use crate::runtime_spec::pod_paths::{PodPaths, pod_cgroup};
@@ -47,6 +48,7 @@ pub fn sandbox_spec(inputs: &SandboxInputs<'_>) -> Result<SandboxSpec, String> {
         resources: Some(sandbox_resources(pod, settings)),
         overhead: Some(overhead_resources(pod, settings)),
         runtime_handler: inputs.runtime_handler.clone(),
+        urgency: start_urgency(pod),
     })
 }
 

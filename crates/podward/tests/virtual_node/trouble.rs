@@ -107,6 +107,43 @@ async fn unobservable_pod_does_not_block_others() {
 }
 
 #[tokio::test]
+async fn sandboxes_that_hang_do_not_delay_other_pods() {
+    const HANGING: usize = 70;
+    let mut node = VirtualNode::new();
+    let hanging: Vec<Injected> = (0..HANGING)
+        .map(|index| {
+            node.runtime.inject(Injection::new(Rpc::RunPodSandbox, Fault::Hang).on(format!("uid-h{index}")))
+        })
+        .collect();
+    for index in 0..HANGING {
+        node.write(
+            &format!("h{index}.json"),
+            &pod(&format!("h{index}"), &format!("uid-h{index}"), &["main"]),
+        );
+    }
+    node.start_agent();
+    // More calls hang than each limit of the client allows.
+    for injected in &hanging {
+        tokio::time::timeout(TIMEOUT, injected.wait_hits(1)).await.unwrap();
+    }
+    let mut host_network = pod("network", "uid-network", &["main"]);
+    host_network["spec"]["hostNetwork"] = json!(true);
+    let mut critical = pod("critical", "uid-critical", &["main"]);
+    critical["spec"]["priorityClassName"] = json!("system-node-critical");
+    node.write("network.json", &host_network);
+    node.write("critical.json", &critical);
+    node.write("ordinary.json", &pod("ordinary", "uid-ordinary", &["main"]));
+    for uid in ["uid-network", "uid-critical", "uid-ordinary"] {
+        node.until_running(uid).await;
+    }
+    hanging.iter().for_each(Injected::release);
+    for index in 0..HANGING {
+        node.until_running(&format!("uid-h{index}")).await;
+    }
+    node.assert_no_violations();
+}
+
+#[tokio::test]
 async fn missing_sandbox_status_is_reported() {
     let node = VirtualNode::started();
     let refusal = Fault::Fail(Code::Unknown, "why".to_owned());

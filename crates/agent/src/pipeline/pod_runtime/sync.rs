@@ -5,17 +5,18 @@ use decide::pipeline::deadline::{self, deadline, deadline_exceeded};
 use decide::pipeline::pod_actions::{
     PodActions, SandboxPlan, StartContainer, is_finished, plan, restart_count,
 };
+use decide::pipeline::start_limit::start_urgency;
 use decide::runtime_spec::pod_paths::PodPaths;
 use model::{
     ContainerId, ContainerProblems, EventType, Moment, ObservedPod, PlannedVolume, Pod, PodUid, Replacement,
     SandboxId, SandboxSpec, StartStep, SyncFailure, SyncOutcome, Timestamp,
 };
 use ports::runtime::RuntimeError;
+use timing::Permit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::container::{StartFailure, StartPrerequisites};
-use super::start_limiter::StartPermit;
 use super::state_cache::CachedPodState;
 use super::{PodRuntime, PodRuntimeDeps, runtime_failed, sync_failed};
 use crate::images::ImageProblem;
@@ -39,7 +40,7 @@ pub(super) struct StartInputs<'a> {
     pub(super) sandbox: &'a SandboxPlan,
     pub(super) due: &'a [StartContainer],
     pub(super) volumes: &'a [PlannedVolume],
-    pub(super) permit: &'a StartPermit,
+    pub(super) permit: &'a Permit,
     pub(super) interrupt: &'a CancellationToken,
 }
 
@@ -159,7 +160,7 @@ impl PodSync<'_> {
         let prepared = interrupt.run_until_cancelled(self.prepare_host()).await;
         let volumes = prepared.ok_or(SyncFailure::Interrupted)??;
 
-        let permit = self.runtime.start_limiter.permit();
+        let permit = self.runtime.start_limiter.permit(start_urgency(self.pod));
         let sandbox = &actions.sandbox;
         let start = StartInputs { sandbox, due: &due, volumes: &volumes, permit: &permit, interrupt };
         let done = permit.run(Box::pin(self.start(&start, deferred))).await;
