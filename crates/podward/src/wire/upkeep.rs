@@ -95,7 +95,6 @@ pub(super) fn start_sweeper(
 ) {
     let (adapters, tables) = (&context.adapters, &context.tables);
     let parts = sweeper::SweeperDeps {
-        orders,
         runtime: adapters.runtime.clone(),
         folders: adapters.folders.clone(),
         volumes: volumes.volumes.clone(),
@@ -106,5 +105,5 @@ pub(super) fn start_sweeper(
         observer: tables.observer.clone(),
         metrics: adapters.metrics.clone(),
     };
-    running.spawn("sweeper", sweeper::run(parts, running.cancel.clone()));
+    running.spawn("sweeper", sweeper::run(parts, orders, running.cancel.clone()));
 }
