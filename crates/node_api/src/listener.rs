@@ -1,41 +1,37 @@
 //! Listeners: plain HTTP, or HTTPS that requests a client certificate.
 //!
-//! A flood of connections costs a bounded amount of memory: the number of unauthenticated connections is limited, and
-//! each of them is closed if no request is authenticated in time.
+//! A flood of connections costs a bounded amount of memory and does not shut out others ([`connection_table`]). A connection
+//! is closed if its first request is not recognised in time.
 
-mod activity;
 mod connection;
-mod unauthenticated_connections;
+mod connection_table;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use connection::{AcceptedConnection, serve_connection};
-pub(crate) use unauthenticated_connections::UnauthenticatedConnection;
-use unauthenticated_connections::UnauthenticatedConnections;
+use connection_table::ConnectionTable;
+pub(crate) use connection_table::OpenConnection;
 
 /// How long to wait after a failed bind, mostly because the port is in use.
 const BIND_RETRY: Duration = Duration::from_secs(5);
 /// How long to wait after a failed accept, mostly because of too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Includes upgraded connections.
-const MAX_CONNECTIONS: usize = 2048;
 /// How long in-flight requests may take when the agent stops.
 const STOP_GRACE: Duration = Duration::from_millis(200);
 
 /// Serves a router over plain HTTP until cancelled. Retries while the port is in use.
 pub async fn serve(name: &'static str, address: SocketAddr, router: Router, cancel: CancellationToken) {
     if let Some(listener) = bind(name, address, &cancel).await {
-        accept(name, listener, None, router, cancel).await;
+        accept(name, listener, None, router, ConnectionTable::default(), cancel).await;
     }
 }
 
@@ -48,7 +44,8 @@ pub async fn serve_tls(
     cancel: CancellationToken,
 ) {
     if let Some(listener) = bind(name, address, &cancel).await {
-        accept(name, listener, Some(TlsAcceptor::from(tls)), router, cancel).await;
+        let tls = Some(TlsAcceptor::from(tls));
+        accept(name, listener, tls, router, ConnectionTable::default(), cancel).await;
     }
 }
 
@@ -75,23 +72,26 @@ async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
+    table: ConnectionTable,
     cancel: CancellationToken,
 ) {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let unauthenticated = UnauthenticatedConnections::default();
     let mut connections = JoinSet::new();
+    let mut accept_log = AcceptLog::default();
     loop {
-        let next = next_connection(&listener, &permits, &unauthenticated);
         tokio::select! {
             () = cancel.cancelled() => break,
             _ = connections.join_next(), if !connections.is_empty() => {}
-            accepted = next => match accepted {
-                Ok(accepted) => {
-                    let served = serve_connection(accepted, tls.clone(), router.clone(), cancel.clone());
-                    connections.spawn(served);
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => {
+                    accept_log.succeeded(name);
+                    // Without room the connection is closed at once.
+                    if let Some(connection) = table.add(address) {
+                        let accepted = AcceptedConnection { stream, address, connection };
+                        connections.spawn(serve_connection(accepted, tls.clone(), router.clone(), cancel.clone()));
+                    }
                 }
                 Err(error) => {
-                    tracing::warn!(%name, %error, "failed to accept connection");
+                    accept_log.failed(name, &error);
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             },
@@ -102,14 +102,29 @@ async fn accept(
     let _ = tokio::time::timeout(STOP_GRACE, all).await;
 }
 
-async fn next_connection(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-    unauthenticated: &UnauthenticatedConnections,
-) -> std::io::Result<AcceptedConnection> {
-    let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, address): (TcpStream, SocketAddr) = listener.accept().await?;
-    Ok(AcceptedConnection { stream, address, permit, unauthenticated: unauthenticated.add() })
+/// Logs the first of several equal failures: without free descriptors, every retry fails.
+#[derive(Default)]
+struct AcceptLog {
+    last: Option<String>,
+    repeated: u64,
+}
+
+impl AcceptLog {
+    fn failed(&mut self, name: &str, error: &std::io::Error) {
+        let text = error.to_string();
+        if self.last.as_ref() == Some(&text) {
+            self.repeated += 1;
+            return;
+        }
+        tracing::warn!(%name, %error, "failed to accept connection, retrying every {ACCEPT_RETRY:?}");
+        (self.last, self.repeated) = (Some(text), 0);
+    }
+
+    fn succeeded(&mut self, name: &str) {
+        if self.last.take().is_some() {
+            tracing::info!(%name, failures = self.repeated + 1, "accepting connections again");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,30 +1,27 @@
 //! The remote end of a connection.
 
-use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::listener::UnauthenticatedConnection;
+use crate::listener::OpenConnection;
 
 /// An extension of every request of a connection.
 #[derive(Clone, Default)]
 pub struct Peer {
     address: Option<SocketAddr>,
     chain: Arc<[CertificateDer<'static>]>,
-    /// `None` as soon as a request was authenticated.
-    unauthenticated: Arc<Mutex<Option<UnauthenticatedConnection>>>,
+    connection: Option<Arc<OpenConnection>>,
 }
 
 impl Peer {
     pub(crate) fn new(
         address: SocketAddr,
         chain: &[CertificateDer<'static>],
-        unauthenticated: UnauthenticatedConnection,
+        connection: Arc<OpenConnection>,
     ) -> Self {
-        let unauthenticated = Arc::new(Mutex::new(Some(unauthenticated)));
-        Self { address: Some(address), chain: chain.into(), unauthenticated }
+        Self { address: Some(address), chain: chain.into(), connection: Some(connection) }
     }
 
     /// `None` for requests that did not arrive over TCP.
@@ -43,10 +40,8 @@ impl Peer {
     }
 
     pub(crate) fn mark_authenticated(&self) {
-        self.unauthenticated.lock().take();
-    }
-
-    pub(crate) fn is_authenticated(&self) -> bool {
-        self.unauthenticated.lock().is_none()
+        if let Some(connection) = &self.connection {
+            connection.recognise();
+        }
     }
 }

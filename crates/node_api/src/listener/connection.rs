@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,19 +17,17 @@ use hyper_util::server::conn::auto::Builder;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::activity::ConnectionActivity;
-use super::unauthenticated_connections::UnauthenticatedConnection;
+use super::connection_table::OpenConnection;
 use crate::guarded_body::GuardedBody;
 use crate::peer::Peer;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection without an authenticated request is closed after this time.
-const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// A connection that is not recognised is closed after this time.
+const RECOGNITION_TIMEOUT: Duration = Duration::from_secs(15);
 /// As upstream.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// In bytes, as upstream.
@@ -44,8 +43,7 @@ const TCP_KEEPALIVE_COUNT: u32 = 3;
 pub(super) struct AcceptedConnection {
     pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
-    pub(super) permit: OwnedSemaphorePermit,
-    pub(super) unauthenticated: UnauthenticatedConnection,
+    pub(super) connection: Arc<OpenConnection>,
 }
 
 pub(super) async fn serve_connection(
@@ -54,23 +52,21 @@ pub(super) async fn serve_connection(
     router: Router,
     cancel: CancellationToken,
 ) {
-    let AcceptedConnection { stream, address, permit, unauthenticated } = accepted;
+    let AcceptedConnection { stream, address, connection } = accepted;
     // Small responses must not wait for more data.
     let _ = stream.set_nodelay(true);
     if let Err(error) = set_keepalive(&stream) {
         tracing::debug!(%address, %error, "failed to set TCP keepalive, a lost client will not be detected");
     }
     let Some(acceptor) = tls else {
-        let peer = Peer::new(address, &[], unauthenticated);
-        // A plain port has no authentication.
-        peer.mark_authenticated();
-        return serve_http(PermitStream { stream, _permit: permit }, peer, router, cancel).await;
+        let peer = Peer::new(address, &[], Arc::clone(&connection));
+        // A plain port has no authentication: the first complete request is enough.
+        return serve_http(stream, connection, (peer, Recognition::FirstRequest), router, cancel).await;
     };
-    let displaced = unauthenticated.closed();
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
     let result = tokio::select! {
         result = handshake => result,
-        () = displaced.cancelled() => return,
+        () = connection.displaced() => return,
         () = cancel.cancelled() => return,
     };
     let stream = match result {
@@ -85,11 +81,15 @@ pub(super) async fn serve_connection(
         }
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let peer = Peer::new(address, chain, unauthenticated);
-    tokio::select! {
-        () = displaced.cancelled() => {}
-        () = serve_http(PermitStream { stream, _permit: permit }, peer, router, cancel) => {}
-    }
+    let peer = Peer::new(address, chain, Arc::clone(&connection));
+    serve_http(stream, connection, (peer, Recognition::Authentication), router, cancel).await;
+}
+
+/// When a connection is recognised.
+#[derive(Clone, Copy)]
+enum Recognition {
+    FirstRequest,
+    Authentication,
 }
 
 /// Lets the kernel detect clients that vanished. Without this, a client that only reads, such as one that follows a log,
@@ -102,15 +102,23 @@ fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn serve_http<S>(stream: S, peer: Peer, router: Router, cancel: CancellationToken)
-where
+async fn serve_http<S>(
+    stream: S,
+    open: Arc<OpenConnection>,
+    (peer, recognition): (Peer, Recognition),
+    router: Router,
+    cancel: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let activity = ConnectionActivity::new();
     let service = hyper::service::service_fn({
-        let (activity, peer) = (activity.clone(), peer.clone());
+        let (open, peer) = (Arc::clone(&open), peer.clone());
         move |mut request: Request<Incoming>| {
-            let active_request = activity.start_request();
+            let active_request = open.start_request();
+            match recognition {
+                Recognition::FirstRequest => open.recognise(),
+                Recognition::Authentication => {}
+            }
             request.extensions_mut().insert(peer.clone());
             let response = router.clone().oneshot(request.map(Body::new));
             async move {
@@ -120,14 +128,20 @@ where
         }
     });
     let builder = builder();
+    let stream = CountedStream { stream, _open: Arc::clone(&open) };
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let mut unused = pin!(wait_until_unused(&activity, &peer));
+    let mut unused = pin!(wait_until_unused(&open));
     let is_graceful = tokio::select! {
-        result = connection.as_mut() => return log_result(&peer, result),
+        result = connection.as_mut() => {
+            // If the stream is still open, it was upgraded.
+            open.upgraded();
+            return log_result(&peer, result);
+        }
+        () = open.displaced() => return,
         () = cancel.cancelled() => true,
-        () = unused.as_mut() => peer.is_authenticated(),
+        () = unused.as_mut() => open.is_recognised(),
     };
-    // An unauthenticated connection is closed without grace.
+    // An unrecognised connection is closed without grace.
     if is_graceful {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(IDLE_TIMEOUT, connection).await;
@@ -140,17 +154,17 @@ fn log_result(peer: &Peer, result: Result<(), Box<dyn std::error::Error + Send +
     }
 }
 
-/// Returns when no request was authenticated in time, or when the connection has been idle for too long.
-async fn wait_until_unused(activity: &ConnectionActivity, peer: &Peer) {
-    tokio::time::sleep(AUTHENTICATION_TIMEOUT).await;
-    while !peer.is_authenticated() && activity.is_busy() {
+/// Returns when no request was recognised in time, or when the connection has been idle for too long.
+async fn wait_until_unused(open: &OpenConnection) {
+    tokio::time::sleep(RECOGNITION_TIMEOUT).await;
+    while !open.is_recognised() && open.is_busy() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    if !peer.is_authenticated() {
+    if !open.is_recognised() {
         return;
     }
     loop {
-        let idle = activity.idle_time();
+        let idle = open.idle_time();
         if idle >= IDLE_TIMEOUT {
             return;
         }
@@ -175,13 +189,13 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// A stream that holds a connection permit until it is closed, also after an upgrade.
-struct PermitStream<S> {
+/// A stream that counts as an open connection until it is closed, also after an upgrade.
+struct CountedStream<S> {
     stream: S,
-    _permit: OwnedSemaphorePermit,
+    _open: Arc<OpenConnection>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for PermitStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -191,7 +205,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PermitStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for PermitStream<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
