@@ -84,9 +84,9 @@ impl PodCgroups for HostPodCgroups {
         let hierarchies = Arc::clone(&self.hierarchies);
         let limits = limits.as_set_by(self.driver());
         let slices = self.slices();
+        slices.start(&relative).await?;
+        slices.set_limits(&relative, &limits).await?;
         blocking(Path::new(path), move || {
-            slices.start(&relative)?;
-            slices.set_limits(&relative, &limits)?;
             hierarchies.iter().try_for_each(|hierarchy| {
                 hierarchy.ensure(&relative)?;
                 hierarchy.set_limits(&relative, &limits)
@@ -97,8 +97,7 @@ impl PodCgroups for HostPodCgroups {
 
     async fn set(&self, path: &str, limits: &CgroupLimits) -> Result<(), FileError> {
         let limits = limits.as_set_by(self.driver());
-        let (slices, relative, for_slice) = (self.slices(), relative(path)?, limits.clone());
-        blocking(Path::new(path), move || slices.set_limits(&relative, &for_slice)).await?;
+        self.slices().set_limits(&relative(path)?, &limits).await?;
         self.on_each(path, move |hierarchy, relative| {
             if hierarchy.has(relative) {
                 return hierarchy.set_limits(relative, &limits);
@@ -147,8 +146,7 @@ impl PodCgroups for HostPodCgroups {
         // A cgroup stays busy for a short time after its last process has exited.
         const RETRY_DELAYS_MILLIS: [u64; 6] = [2, 5, 10, 20, 40, 80];
         let relative = relative(path)?;
-        let (slices, slice) = (self.slices(), relative.clone());
-        blocking(Path::new(path), move || slices.stop(&slice)).await?;
+        self.slices().stop(&relative).await?;
         for delay in RETRY_DELAYS_MILLIS {
             match self.remove_once(&relative).await {
                 Err(error) if is_busy(&error) => sleep(Duration::from_millis(delay)).await,
@@ -202,22 +200,22 @@ struct Slices {
 
 impl Slices {
     /// Starts the slice and its parents.
-    fn start(&self, relative: &Path) -> Result<(), FileError> {
+    async fn start(&self, relative: &Path) -> Result<(), FileError> {
         let Some(systemd) = &self.systemd else { return Ok(()) };
         for name in relative.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".slice")) {
-            systemd.start_slice(name).on_path("start slice", relative)?;
+            systemd.start_slice(name).await.on_path("start slice", relative)?;
         }
         Ok(())
     }
 
-    fn set_limits(&self, relative: &Path, limits: &CgroupLimits) -> Result<(), FileError> {
+    async fn set_limits(&self, relative: &Path, limits: &CgroupLimits) -> Result<(), FileError> {
         let (Some(systemd), Some(name)) = (&self.systemd, slice_name(relative)) else { return Ok(()) };
-        systemd.set_limits(name, limits, self.version).on_path("set limits of slice", relative)
+        systemd.set_limits(name, limits, self.version).await.on_path("set limits of slice", relative)
     }
 
-    fn stop(&self, relative: &Path) -> Result<(), FileError> {
+    async fn stop(&self, relative: &Path) -> Result<(), FileError> {
         let (Some(systemd), Some(name)) = (&self.systemd, slice_name(relative)) else { return Ok(()) };
-        systemd.stop_slice(name).on_path("stop slice", relative)
+        systemd.stop_slice(name).await.on_path("stop slice", relative)
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod message;
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{CgroupLimits, CgroupVersion};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
 use values::cpu_set::CpuSet;
 
 use crate::systemd::dbus;
@@ -16,7 +18,10 @@ use message::{Property, Value, method_call};
 
 /// systemd's private socket, which root can use without a bus.
 const SOCKET: &str = "/run/systemd/private";
+/// For a whole call, with the wait for its turn. A systemd that does not answer occupies no thread meanwhile.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls at the same time, so that a systemd that does not answer does not get more and more connections.
+static CALL_LIMITER: Semaphore = Semaphore::const_new(16);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Systemd {
@@ -30,7 +35,7 @@ impl Systemd {
     }
 
     /// Starts a slice. Succeeds if it exists.
-    pub(crate) fn start_slice(&self, name: &str) -> io::Result<()> {
+    pub(crate) async fn start_slice(&self, name: &str) -> io::Result<()> {
         let properties = [
             Property("Description", Value::Text(format!("podward slice {name}"))),
             Property("Wants", Value::Texts(parent_slice(name).into_iter().collect())),
@@ -40,14 +45,14 @@ impl Systemd {
             Property("DefaultDependencies", Value::Flag(false)),
         ];
         let body = message::start_transient_unit(name, &properties);
-        match self.call("StartTransientUnit", "ssa(sv)a(sa(sv))", &body) {
+        match self.call("StartTransientUnit", "ssa(sv)a(sa(sv))", &body).await {
             Err(error) if error.to_string().contains("UnitExists") => Ok(()),
             result => result,
         }
     }
 
     /// Sets limits of a slice until the next reboot.
-    pub(crate) fn set_limits(
+    pub(crate) async fn set_limits(
         &self,
         name: &str,
         limits: &CgroupLimits,
@@ -57,25 +62,36 @@ impl Systemd {
         if properties.is_empty() {
             return Ok(());
         }
-        self.call("SetUnitProperties", "sba(sv)", &message::set_unit_properties(name, &properties))
+        self.call("SetUnitProperties", "sba(sv)", &message::set_unit_properties(name, &properties)).await
     }
 
     /// Stops a slice. Succeeds if it does not exist.
-    pub(crate) fn stop_slice(&self, name: &str) -> io::Result<()> {
-        match self.call("StopUnit", "ss", &message::stop_unit(name)) {
+    pub(crate) async fn stop_slice(&self, name: &str) -> io::Result<()> {
+        match self.call("StopUnit", "ss", &message::stop_unit(name)).await {
             Err(error) if error.to_string().contains("NoSuchUnit") => Ok(()),
             result => result,
         }
     }
 
-    fn call(&self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(CALL_TIMEOUT))?;
-        stream.set_write_timeout(Some(CALL_TIMEOUT))?;
-        authenticate(&mut stream)?;
-        stream.write_all(&method_call(member, signature, body))?;
+    async fn call(&self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
+        let exchange = async {
+            // The semaphore is never closed.
+            let _permit = CALL_LIMITER.acquire().await.map_err(io::Error::other)?;
+            self.exchange(member, signature, body).await
+        };
+        let timed_out = |_| {
+            let message = format!("systemd does not answer {member} within {CALL_TIMEOUT:?}");
+            io::Error::new(io::ErrorKind::TimedOut, message)
+        };
+        tokio::time::timeout(CALL_TIMEOUT, exchange).await.map_err(timed_out)?
+    }
+
+    async fn exchange(&self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        authenticate(&mut stream).await?;
+        stream.write_all(&method_call(member, signature, body)).await?;
         loop {
-            let reply = read_message(&mut stream)?;
+            let reply = read_message(&mut stream).await?;
             match message::parse_reply(&reply) {
                 message::Reply::Done => return Ok(()),
                 message::Reply::Failed(reason) => {
@@ -89,27 +105,27 @@ impl Systemd {
 }
 
 /// The protocol requires authentication, although the socket is for root only.
-fn authenticate(stream: &mut UnixStream) -> io::Result<()> {
-    stream.write_all(dbus::auth_line().as_bytes())?;
+async fn authenticate(stream: &mut UnixStream) -> io::Result<()> {
+    stream.write_all(dbus::auth_line().as_bytes()).await?;
     let mut line = Vec::new();
     let mut byte = [0];
     while !line.ends_with(b"\r\n") && line.len() < 1024 {
-        stream.read_exact(&mut byte)?;
+        stream.read_exact(&mut byte).await?;
         line.extend_from_slice(&byte);
     }
     if !line.starts_with(b"OK ") {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "systemd refused the authentication"));
     }
-    stream.write_all(b"BEGIN\r\n")
+    stream.write_all(b"BEGIN\r\n").await
 }
 
-fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+async fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
-    stream.read_exact(&mut bytes)?;
+    stream.read_exact(&mut bytes).await?;
     let rest = dbus::remaining_bytes(&bytes).filter(|rest| *rest <= dbus::MAX_BYTES);
     let rest = rest.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a reply of systemd"))?;
     bytes.resize(16 + rest, 0);
-    stream.read_exact(bytes.get_mut(16..).unwrap_or_default())?;
+    stream.read_exact(bytes.get_mut(16..).unwrap_or_default()).await?;
     Ok(bytes)
 }
 
@@ -166,27 +182,27 @@ fn cpu_mask(cpus: &CpuSet) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
-    use std::thread::JoinHandle;
+    use tokio::net::UnixListener;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
     /// A fake systemd that replies to one call with `kind` (2 return, 3 error) and returns the call.
     fn replying(socket: &Path, kind: u8, name: &'static str) -> JoinHandle<Vec<u8>> {
         let listener = UnixListener::bind(socket).unwrap();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
             let mut line = Vec::new();
             let mut byte = [0];
             while !line.ends_with(b"\r\n") {
-                stream.read_exact(&mut byte).unwrap();
+                stream.read_exact(&mut byte).await.unwrap();
                 line.push(byte[0]);
             }
             assert!(line.starts_with(b"\0AUTH EXTERNAL "));
-            stream.write_all(b"OK 1234\r\n").unwrap();
-            stream.read_exact(&mut [0; 7]).unwrap();
-            let call = read_message(&mut stream).unwrap();
-            stream.write_all(&message::tests::encode_reply(kind, name)).unwrap();
+            stream.write_all(b"OK 1234\r\n").await.unwrap();
+            stream.read_exact(&mut [0; 7]).await.unwrap();
+            let call = read_message(&mut stream).await.unwrap();
+            stream.write_all(&message::tests::encode_reply(kind, name)).await.unwrap();
             call
         })
     }
@@ -195,13 +211,13 @@ mod tests {
         bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
 
-    #[test]
-    fn starts_slice_with_its_parent() {
+    #[tokio::test]
+    async fn starts_slice_with_its_parent() {
         let scratch = tempfile::tempdir().unwrap();
         let systemd = Systemd { socket: scratch.path().join("private") };
         let server = replying(&systemd.socket, 2, "");
-        systemd.start_slice("kubepods-burstable-pod1.slice").unwrap();
-        let call = server.join().unwrap();
+        systemd.start_slice("kubepods-burstable-pod1.slice").await.unwrap();
+        let call = server.await.unwrap();
         for text in [
             "StartTransientUnit",
             "ssa(sv)a(sa(sv))",
@@ -212,24 +228,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn existing_unit_is_accepted_and_other_errors_are_reported() {
+    #[tokio::test]
+    async fn existing_unit_is_accepted_and_other_errors_are_reported() {
         let scratch = tempfile::tempdir().unwrap();
         let systemd_at = |name: &str| Systemd { socket: scratch.path().join(name) };
         let exists = systemd_at("exists");
         let server = replying(&exists.socket, 3, "org.freedesktop.systemd1.UnitExists");
-        exists.start_slice("kubepods.slice").unwrap();
-        server.join().unwrap();
+        exists.start_slice("kubepods.slice").await.unwrap();
+        server.await.unwrap();
         let refused = systemd_at("refused");
         let server = replying(&refused.socket, 3, "org.freedesktop.DBus.Error.AccessDenied");
         let limits = CgroupLimits { cpu_shares: Some(2), ..CgroupLimits::default() };
-        let error = refused.set_limits("kubepods.slice", &limits, CgroupVersion::V2).unwrap_err();
-        server.join().unwrap();
+        let error = refused.set_limits("kubepods.slice", &limits, CgroupVersion::V2).await.unwrap_err();
+        server.await.unwrap();
         assert!(
             error.to_string().contains("SetUnitProperties: org.freedesktop.DBus.Error.AccessDenied"),
             "{error}"
         );
-        assert!(systemd_at("missing").stop_slice("kubepods.slice").is_err());
+        assert!(systemd_at("missing").stop_slice("kubepods.slice").await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_ends_when_systemd_does_not_answer() {
+        let scratch = tempfile::tempdir().unwrap();
+        let systemd = Systemd { socket: scratch.path().join("private") };
+        // Accepts connections and sends a byte from time to time.
+        let listener = UnixListener::bind(&systemd.socket).unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            while stream.write_all(b"O").await.is_ok() {
+                tokio::time::sleep(CALL_TIMEOUT / 4).await;
+            }
+        });
+        let error = systemd.stop_slice("kubepods.slice").await.unwrap_err();
+        assert_eq!(error.to_string(), "systemd does not answer StopUnit within 10s");
+        server.abort();
     }
 
     #[test]
