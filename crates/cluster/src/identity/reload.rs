@@ -25,14 +25,18 @@ impl CertificateFileReloader {
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = tokio::time::sleep(RELOAD_INTERVAL) => self.reload_if_changed(),
+                () = tokio::time::sleep(RELOAD_INTERVAL) => self.reload_if_changed().await,
             }
         }
     }
 
     /// Missing or half-written files are read again after the next interval.
-    fn reload_if_changed(&self) {
-        match Credential::from_files(&self.certificate, &self.key) {
+    async fn reload_if_changed(&self) {
+        let (certificate, key) = (self.certificate.clone(), self.key.clone());
+        let read = tokio::task::spawn_blocking(move || Credential::from_files(&certificate, &key));
+        // A panicked thread stops the agent anyway.
+        let Ok(found) = read.await else { return };
+        match found {
             Ok(found) if self.is_new(&found) => {
                 tracing::info!(file = %self.certificate.display(), until = %found.not_after,
                     "client certificate changed; reconnecting");

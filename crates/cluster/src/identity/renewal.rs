@@ -41,6 +41,8 @@ pub(super) enum RenewalError {
     Bootstrap(#[from] bootstrap::BootstrapError),
     #[error("{0}")]
     Connect(#[from] ConnectError),
+    #[error("the agent stops")]
+    Stopped(#[from] tokio::task::JoinError),
 }
 
 /// Renews one certificate before it expires or when its names change.
@@ -174,12 +176,15 @@ impl CertificateRenewer {
         self.current.set_waiting_for(format!("waiting for approval of certificate request {name}"));
         let issued = tokio::time::timeout(timeout, submitted.wait_until_issued()).await;
         let certificate = issued.map_err(|_| RenewalError::NotApproved(name))??;
-        self.install(&certificate, &key)
+        self.install(certificate, &key).await
     }
 
-    fn install(&self, certificate: &[u8], key: &KeyPair) -> Result<(), RenewalError> {
+    async fn install(&self, certificate: Vec<u8>, key: &KeyPair) -> Result<(), RenewalError> {
         let now = self.clock.now();
-        let credential = self.store.update(certificate, key.serialize_pem().as_bytes(), now)?;
+        let (store, key) = (self.store.clone(), key.serialize_pem());
+        let stored = move || store.update(&certificate, key.as_bytes(), now);
+        let stored = tokio::task::spawn_blocking(stored).await?;
+        let credential = stored?;
         tracing::info!(purpose = ?self.purpose, until = %credential.not_after, "installed new certificate");
         // Before the certificate is used: once the node is online, its kubeconfig must exist.
         if let Some(Err(error)) =
