@@ -14,6 +14,7 @@ pub mod plugin_devices;
 pub mod pod_runtime;
 pub mod pod_workers;
 pub mod probes;
+pub mod requeues;
 pub(crate) mod resource_state_file;
 pub mod source_report;
 pub mod sources;

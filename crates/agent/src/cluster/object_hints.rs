@@ -12,17 +12,16 @@ use futures::StreamExt;
 use model::{ObjectKey, Pod, PodUid};
 use ports::served::objects::Objects;
 use timing::KeyReceiver;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::pipeline::messages::Requeue;
+use crate::pipeline::requeues::RequeueSender;
 use crate::pipeline::tables::Reader;
 
 pub struct ObjectHintsDeps {
     pub objects: Arc<dyn Objects>,
     pub changed_pods: KeyReceiver<PodUid>,
     pub desired: Reader<Pod>,
-    pub requeues: mpsc::UnboundedSender<Requeue>,
+    pub requeues: RequeueSender,
 }
 
 /// Runs until cancelled.
@@ -40,8 +39,7 @@ pub async fn run(mut deps: ObjectHintsDeps, cancel: CancellationToken) {
                 let Some(key) = key else { return };
                 tracing::debug!(object = %key, "object changed");
                 for uid in references.pods_using(&key) {
-                    // Fails only while the agent stops.
-                    let _ = deps.requeues.send(Requeue { uid: uid.clone(), delay: Duration::ZERO });
+                    deps.requeues.requeue(uid, Duration::ZERO);
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Messages between stages.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use decide::eviction::EvictionNote;
 use decide::pipeline::housekeeping::PodCgroup;
@@ -18,13 +17,6 @@ pub enum WorkerMessage {
     Remove(PodUid),
     /// Reply when all earlier messages show in the published views.
     Flush(oneshot::Sender<()>),
-}
-
-/// A worker requests its next sync after `delay`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requeue {
-    pub uid: PodUid,
-    pub delay: Duration,
 }
 
 /// The agent ends a pod for a reason of the node: eviction or shutdown.

@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::metrics::{Metrics, to_gauge};
-use crate::pipeline::messages::{Requeue, WorkerMessage};
+use crate::pipeline::messages::WorkerMessage;
 use crate::pipeline::observation::Observer;
+use crate::pipeline::requeues::RequeueSender;
 use crate::pipeline::tables::Writer;
 use crate::pipeline::timeline::Timelines;
 use full_name_locks::FullNameLocks;
@@ -44,7 +45,7 @@ pub struct PodWorkersDeps {
     /// When each worker syncs its pod next at the latest. The table has no listeners.
     pub next_syncs: Writer<Timestamp>,
     pub timelines: Arc<Timelines>,
-    pub requeues: mpsc::UnboundedSender<Requeue>,
+    pub requeues: RequeueSender,
     pub observer: Observer,
     /// The longest time between two syncs of an unchanged pod.
     pub sync_frequency: Duration,
@@ -192,8 +193,7 @@ impl PodWorkers {
             }
         };
         self.deps.next_syncs.set(uid, Arc::new(self.deps.clock.now().after(delay)));
-        // Fails only while the agent stops.
-        let _ = self.deps.requeues.send(Requeue { uid: uid.clone(), delay });
+        self.deps.requeues.requeue(uid, delay);
         self.publish(uid);
     }
 

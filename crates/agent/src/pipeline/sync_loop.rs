@@ -48,10 +48,9 @@ use crate::node::node_reports::NodeReports;
 use crate::node::node_view::NodeView;
 use crate::node::runtime_health::RuntimeHealth;
 use crate::pipeline::allocations::Allocations;
-use crate::pipeline::messages::{
-    KillRequest, ProbeKind, ProbeResultChange, Requeue, SweepOrder, WorkerMessage,
-};
+use crate::pipeline::messages::{KillRequest, ProbeKind, ProbeResultChange, SweepOrder, WorkerMessage};
 use crate::pipeline::observation::Observer;
+use crate::pipeline::requeues::RequeueReceiver;
 use crate::pipeline::tables::{Reader, Writer};
 use idle_sweeps::IdleSweeps;
 use pending_admissions::PendingAdmissions;
@@ -67,7 +66,7 @@ const RUNTIME_BACKOFF: BackoffPolicy =
 pub struct SyncLoopInputs {
     pub updates: mpsc::Receiver<PodUpdate>,
     pub events: mpsc::Receiver<PodEvent>,
-    pub requeues: mpsc::UnboundedReceiver<Requeue>,
+    pub requeues: RequeueReceiver,
     pub probes: mpsc::Receiver<ProbeResultChange>,
     pub kills: mpsc::UnboundedReceiver<KillRequest>,
 }
@@ -182,7 +181,7 @@ impl SyncLoop {
         tokio::select! {
             Some(update) = inputs.updates.recv() => self.on_update(update),
             Some(event) = inputs.events.recv() => self.on_event(&event),
-            Some(requeue) = inputs.requeues.recv() => self.requeues.set_earliest(requeue.uid, Instant::now() + requeue.delay),
+            due = inputs.requeues.recv() => due.into_iter().for_each(|(uid, at)| self.requeues.set_earliest(uid, at)),
             Some(request) = inputs.kills.recv() => self.handle_kill(request),
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
             () = sleep_until(next_due) => self.handle_requeues(),

@@ -1,6 +1,7 @@
 //! The channels along the flow of a pod.
 
-use agent::pipeline::messages::{KillRequest, ProbeResultChange, Requeue, SweepOrder, WorkerMessage};
+use agent::pipeline::messages::{KillRequest, ProbeResultChange, SweepOrder, WorkerMessage};
+use agent::pipeline::requeues::{RequeueReceiver, RequeueSender, requeues};
 use model::local_api::FileReport;
 use model::{PodEvent, PodUpdate, Snapshot};
 use tokio::sync::{mpsc, watch};
@@ -19,7 +20,7 @@ pub(super) struct Senders {
     pub(super) updates: mpsc::Sender<PodUpdate>,
     pub(super) events: mpsc::Sender<PodEvent>,
     pub(super) workers: mpsc::UnboundedSender<WorkerMessage>,
-    pub(super) requeues: mpsc::UnboundedSender<Requeue>,
+    pub(super) requeues: RequeueSender,
     pub(super) probe_results: mpsc::Sender<ProbeResultChange>,
     pub(super) kills: mpsc::UnboundedSender<KillRequest>,
     pub(super) sweeps: watch::Sender<SweepOrder>,
@@ -34,7 +35,7 @@ pub(super) struct Receivers {
     pub(super) updates: mpsc::Receiver<PodUpdate>,
     pub(super) events: mpsc::Receiver<PodEvent>,
     pub(super) workers: mpsc::UnboundedReceiver<WorkerMessage>,
-    pub(super) requeues: mpsc::UnboundedReceiver<Requeue>,
+    pub(super) requeues: RequeueReceiver,
     pub(super) probe_results: mpsc::Receiver<ProbeResultChange>,
     pub(super) kills: mpsc::UnboundedReceiver<KillRequest>,
     pub(super) sweeps: watch::Receiver<SweepOrder>,
@@ -50,8 +51,7 @@ pub(super) fn channels() -> (Senders, Receivers) {
     // Unbounded, because the sync loop must not wait for the workers that wait for it: the workers only update their state
     // machines with a message, so the queue is empty again after each turn of their loop.
     let (worker_sender, workers) = mpsc::unbounded_channel();
-    // Unbounded for the same reason in the other direction; a worker has at most one requeue under way.
-    let (requeue_sender, requeues) = mpsc::unbounded_channel();
+    let (requeue_sender, requeues) = requeues();
     let (result_sender, probe_results) = mpsc::channel(EVENTS);
     // Unbounded: eviction and node shutdown send at most one request per pod that still runs.
     let (kill_sender, kills) = mpsc::unbounded_channel();

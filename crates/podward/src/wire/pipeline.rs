@@ -9,9 +9,10 @@ use agent::dynamic_resources::device_health::DeviceHealth;
 use agent::node::node_reports::NodeReports;
 use agent::node::node_view::NodeView;
 use agent::pipeline::cached_status::CachedStatus;
-use agent::pipeline::messages::{ProbeResultChange, Requeue, WorkerMessage};
+use agent::pipeline::messages::{ProbeResultChange, WorkerMessage};
 use agent::pipeline::observation::Observations;
 use agent::pipeline::pod_runtime::PodRuntime;
+use agent::pipeline::requeues::RequeueSender;
 use agent::pipeline::sync_loop::SyncLoop;
 use agent::pipeline::tables::Writer;
 use agent::pipeline::{desired, pleg, pod_workers, probes, status, sync_loop};
@@ -95,7 +96,7 @@ fn start_object_hints(
     context: &Context,
     objects: Arc<dyn Objects>,
     changed_pods: KeyReceiver<PodUid>,
-    requeues: mpsc::UnboundedSender<Requeue>,
+    requeues: RequeueSender,
 ) {
     let deps = object_hints::ObjectHintsDeps {
         objects,
@@ -166,7 +167,7 @@ fn start_pod_workers(
     pod_runtime: PodRuntime,
     messages: mpsc::UnboundedReceiver<WorkerMessage>,
     (views, next_syncs): (Writer<WorkerView>, Writer<Timestamp>),
-    requeues: mpsc::UnboundedSender<Requeue>,
+    requeues: RequeueSender,
 ) {
     let pod_runtime = Arc::new(pod_runtime);
     let deps = pod_workers::PodWorkersDeps {
