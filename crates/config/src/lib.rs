@@ -15,6 +15,7 @@
 mod address;
 pub mod configuration;
 mod credential_providers;
+mod fault_rules;
 mod files;
 mod flags;
 mod gates;
@@ -31,6 +32,7 @@ pub use configuration::KubeletConfiguration;
 pub use credential_providers::{
     CredentialProviderSettings, ProviderTokenSettings, credential_provider_files, credential_providers,
 };
+pub use fault_rules::{FaultKind, FaultSettings, fault_rules};
 pub use flags::{FlagError, Flags, ProgramName, flag_names, flag_reference, help_text, version_text};
 pub use gates::{FeatureGates, Gate, GateEffect, GateError, ResolvedGates, Stage};
 pub use load::{Environment, Invocation, LoadedConfig, VersionFormat, load, parse_config};

@@ -24,6 +24,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
+use crate::faults::{Faults, Transport};
 use crate::list_fingerprint::ListFingerprinter;
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
@@ -71,6 +72,22 @@ impl CriClient {
     /// Uses separate channels for the runtime service and the image service.
     #[must_use]
     pub fn from_channels(runtime: Channel, images: Channel, request_timeout: Duration) -> Self {
+        Self::from_transports(runtime.into(), images.into(), request_timeout)
+    }
+
+    /// The same, with faults in the calls.
+    #[must_use]
+    pub fn with_faults(
+        runtime: Channel,
+        images: Channel,
+        request_timeout: Duration,
+        faults: &Arc<Faults>,
+    ) -> Self {
+        let faulty = |channel: Channel| Transport::from(channel).with_faults(Arc::clone(faults));
+        Self::from_transports(faulty(runtime), faulty(images), request_timeout)
+    }
+
+    fn from_transports(runtime: Transport, images: Transport, request_timeout: Duration) -> Self {
         Self {
             list_channel: Arc::new(ListChannel::new(runtime.clone())),
             image_list_channel: Arc::new(ListChannel::new(images.clone())),
@@ -142,8 +159,8 @@ impl CriClient {
     }
 }
 
-type Runtime = RuntimeServiceClient<Channel>;
-type ImageService = ImageServiceClient<Channel>;
+type Runtime = RuntimeServiceClient<Transport>;
+type ImageService = ImageServiceClient<Transport>;
 
 /// A gRPC service of the runtime.
 trait CriService: Sized {

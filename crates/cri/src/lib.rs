@@ -11,6 +11,7 @@
 
 mod client;
 mod convert;
+pub mod faults;
 mod list_calls;
 mod list_fingerprint;
 pub mod v1;

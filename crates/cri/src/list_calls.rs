@@ -11,11 +11,11 @@ use prost::bytes::{Buf, Bytes, BytesMut};
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstEncoder;
 
 use crate::client::MAX_MESSAGE_BYTES;
+use crate::faults::Transport;
 use crate::v1;
 
 /// Size limit of a list that arrives as a stream.
@@ -125,7 +125,7 @@ pub(crate) const IMAGES: ListCall = ListCall {
 
 /// Returns the encoded response of the unary call.
 pub(crate) async fn unary<Req: prost::Message + 'static>(
-    channel: Channel,
+    channel: Transport,
     call: ListCall,
     request: Request<Req>,
 ) -> Result<Response<Bytes>, Status> {
@@ -135,7 +135,7 @@ pub(crate) async fn unary<Req: prost::Message + 'static>(
 
 /// Returns the concatenated messages of the streaming call.
 pub(crate) async fn streamed<Req: prost::Message + 'static>(
-    channel: Channel,
+    channel: Transport,
     call: ListCall,
     request: Request<Req>,
 ) -> Result<Response<Bytes>, Status> {
@@ -152,7 +152,7 @@ pub(crate) async fn streamed<Req: prost::Message + 'static>(
     Ok(Response::new(list.freeze()))
 }
 
-async fn ready_client(channel: Channel) -> Result<Grpc<Channel>, Status> {
+async fn ready_client(channel: Transport) -> Result<Grpc<Transport>, Status> {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
     Ok(grpc)

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use cri::faults::{Fault as CallFault, FaultRule, Faults};
 use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint};
 use futures::StreamExt;
 use model::{ContainerSpec, ContainerState, ImageSpec, ListMark, PodLists, RuntimeEventKind, SandboxSpec};
@@ -299,4 +300,89 @@ async fn output_of_commands_is_cut_and_failures_pass_through() {
     }
     let error = client.exec(&"missing".into(), &["0".to_owned()], Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind, RuntimeErrorKind::NotFound);
+}
+
+/// A client whose calls have faults.
+fn faulty(rules: Vec<FaultRule>) -> (FakeRuntime, CriClient) {
+    let fake = FakeRuntime::start_in_memory(tokio_clock(1_000)).unwrap();
+    fake.add_image(IMAGE);
+    let (channel, faults) = (fake.channel(), Faults::new(rules));
+    let client = CriClient::with_faults(channel.clone(), channel, DEFAULT_REQUEST_TIMEOUT, &faults);
+    (fake, client)
+}
+
+fn on_call(call: &str, fault: CallFault) -> FaultRule {
+    FaultRule { call: Some(call.to_owned()), pod: None, skip: 0, count: None, percent: 100, fault }
+}
+
+#[tokio::test(start_paused = true)]
+async fn injected_faults_delay_fail_and_hang_calls() {
+    let error = CallFault::Error { code: Code::Internal, message: "injected".to_owned() };
+    let (fake, client) = faulty(vec![
+        FaultRule { count: Some(1), ..on_call("Version", CallFault::Delay(Duration::from_secs(7))) },
+        on_call("ListImages", error),
+        on_call("ImageFsInfo", CallFault::Hang),
+    ]);
+    let begun = Instant::now();
+    client.version().await.unwrap();
+    client.version().await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 7);
+    assert_eq!(client.list_images().await.unwrap_err().message, "injected");
+    seconds_until_timeout(client.image_filesystems()).await;
+    assert_eq!((fake.count(Rpc::ListImages), fake.count(Rpc::ImageFsInfo)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn injected_loss_of_an_answer_keeps_the_work() {
+    let lost = CallFault::LoseAnswer { code: Code::Unavailable };
+    let (fake, client) = faulty(vec![on_call("RunPodSandbox", lost)]);
+    assert!(client.run_sandbox(&pod("a")).await.unwrap_err().message.contains("answer was lost"));
+    assert_eq!(fake.read(|state| state.sandboxes().count()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn injected_faults_of_a_pod_spare_others() {
+    let refused = CallFault::Error { code: Code::Internal, message: "injected".to_owned() };
+    let by_uid = FaultRule { pod: Some("a".to_owned()), ..on_call("StartContainer", refused.clone()) };
+    let by_name = FaultRule { pod: Some("default/b".to_owned()), ..on_call("StopPodSandbox", refused) };
+    let (_fake, client) = faulty(vec![by_uid, by_name]);
+    let [sandbox_a, sandbox_b] =
+        [client.run_sandbox(&pod("a")).await.unwrap(), client.run_sandbox(&pod("b")).await.unwrap()];
+    let spec = ContainerSpec { name: "main".into(), image: image(), ..Default::default() };
+    let a = client.create_container(&sandbox_a, &spec, &pod("a")).await.unwrap();
+    let b = client.create_container(&sandbox_b, &spec, &pod("b")).await.unwrap();
+    assert!(client.start_container(&a).await.is_err());
+    client.start_container(&b).await.unwrap();
+    client.stop_sandbox(&sandbox_a).await.unwrap();
+    assert!(client.stop_sandbox(&sandbox_b).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn injected_faults_of_the_event_stream_duplicate_reorder_and_cut_it() {
+    // A new sandbox has two events.
+    for (fault, expected) in [
+        (CallFault::DuplicateMessages, vec!["Created", "Created", "Started", "Started"]),
+        (CallFault::ReorderMessages, vec!["Started", "Created"]),
+        (CallFault::CutStream { after: 1 }, vec!["Created", "cut"]),
+    ] {
+        let (fake, client) = faulty(vec![on_call("GetContainerEvents", fault.clone())]);
+        let mut events = client.events().await.unwrap();
+        // The stream is opened when it is read.
+        let reading = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            for _ in 0..expected.len() {
+                match events.next().await.unwrap() {
+                    Ok(event) => seen.push(format!("{:?}", event.kind)),
+                    Err(_) => seen.push("cut".to_owned()),
+                }
+            }
+            (seen, expected)
+        });
+        while fake.open_event_streams() == 0 {
+            tokio::task::yield_now().await;
+        }
+        client.run_sandbox(&pod("a")).await.unwrap();
+        let (seen, expected) = reading.await.unwrap();
+        assert_eq!(seen, expected, "{fault:?}");
+    }
 }

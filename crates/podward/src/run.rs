@@ -3,6 +3,7 @@
 mod connections;
 mod embedded_runtime;
 mod environment;
+mod faults;
 mod locks;
 mod machine_check;
 mod runtime_handshake;

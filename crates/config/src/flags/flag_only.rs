@@ -29,6 +29,8 @@ pub struct Flags {
     pub node_labels: BTreeMap<String, String>,
     pub lock_file: Option<PathBuf>,
     pub exit_on_lock_contention: bool,
+    /// Faults to inject into calls to the container runtime.
+    pub faults: Option<PathBuf>,
     /// Whether pods from the API server are cached and run while it is unreachable.
     pub offline: bool,
     /// Maximum age of a cached pod; zero for no limit.
@@ -66,6 +68,7 @@ impl Flags {
             node_labels: values.labels("node-labels"),
             lock_file: values.path("lock-file"),
             exit_on_lock_contention: values.flag("exit-on-lock-contention"),
+            faults: values.path("podward-faults"),
             offline: values.flag("podward-offline"),
             offline_max_age: values.duration("podward-offline-max-age"),
             streaming_get: values.flag("podward-streaming-get"),

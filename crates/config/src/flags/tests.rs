@@ -17,7 +17,10 @@ fn value(args: &[&str], name: &str) -> Value {
 fn accepts_exactly_the_upstream_flags_and_our_own() {
     let (podward, mut others): (Vec<&str>, Vec<&str>) =
         flag_names().partition(|name| name.starts_with("podward-"));
-    assert_eq!(podward, ["podward-offline", "podward-offline-max-age", "podward-streaming-get"]);
+    assert_eq!(
+        podward,
+        ["podward-faults", "podward-offline", "podward-offline-max-age", "podward-streaming-get"]
+    );
     others.sort_unstable();
     let upstream: Vec<&str> = include_str!("testdata/upstream_flags.txt").lines().collect();
     assert_eq!(others, upstream);

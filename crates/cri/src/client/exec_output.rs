@@ -13,15 +13,16 @@ use prost::Message;
 use prost::bytes::{BufMut, Bytes, BytesMut};
 use tonic::Status;
 use tonic::codegen::{Service, http};
-use tonic::transport::{Channel, Error};
+use tonic::transport::Error;
 
+use crate::faults::Transport;
 use crate::v1::ExecSyncResponse;
 
 /// How much of each output stream is kept.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 10 * 1024;
 
 /// A channel for `ExecSync` only.
-pub(super) struct ExecChannel(pub(super) Channel);
+pub(super) struct ExecChannel(pub(super) Transport);
 
 impl Service<http::Request<tonic::body::Body>> for ExecChannel {
     type Response = http::Response<CutBody>;

@@ -7,23 +7,23 @@ use ports::runtime::{Lists, RuntimeError};
 use prost::Message;
 use prost::bytes::Bytes;
 use tonic::Code;
-use tonic::transport::Channel;
 
 use super::CriClient;
 use super::call::{Deadline, protocol_violation, request};
 use crate::convert::{container, sandbox};
+use crate::faults::Transport;
 use crate::list_calls::{self, CONTAINERS, ContainerList, ListCall, SANDBOXES, SandboxList};
 use crate::v1::{ListContainersRequest, ListPodSandboxRequest};
 
 /// A channel for list calls. Streaming is switched off when the runtime responds that it is not implemented.
 #[derive(Debug)]
 pub(super) struct ListChannel {
-    pub(super) channel: Channel,
+    pub(super) channel: Transport,
     streaming: AtomicBool,
 }
 
 impl ListChannel {
-    pub(super) fn new(channel: Channel) -> Self {
+    pub(super) fn new(channel: Transport) -> Self {
         Self { channel, streaming: AtomicBool::new(false) }
     }
 

@@ -71,6 +71,15 @@ pub struct NodeProfile {
     pub declared_features: Vec<String>,
     /// The Kubernetes version that the agent reports.
     pub version: String,
+    pub fault_injection: FaultInjection,
+}
+
+/// Whether calls to the container runtime fail on purpose (`--podward-faults`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultInjection {
+    #[default]
+    Off,
+    On,
 }
 
 /// `--cloud-provider`.

@@ -10,7 +10,7 @@ use config::configuration::{Taint, TaintEffect};
 use config::{Gate, KUBERNETES_VERSION, LoadedConfig, parse_ip};
 use decide::devices::checkpoint::DEVICE_CHECKPOINT;
 use decide::node::node_lease::LeaseSettings;
-use decide::node::node_status::{CloudProvider, NodeProfile, parse_node_ips};
+use decide::node::node_status::{CloudProvider, FaultInjection, NodeProfile, parse_node_ips};
 use k8s_openapi::api::core::v1 as core;
 use model::NodeResources;
 
@@ -62,6 +62,10 @@ pub fn node(loaded: &LoadedConfig, name: &str, resources: &NodeResources) -> any
         port: u16::try_from(loaded.config.server.port).unwrap_or(0),
         declared_features: declared_features(loaded),
         version: format!("{KUBERNETES_VERSION}+podward.{VERSION}"),
+        fault_injection: match &flags.faults {
+            Some(_) => FaultInjection::On,
+            None => FaultInjection::Off,
+        },
     };
     let update_frequency = at_least_a_second(node.node_status_update_frequency.to_std());
     let lease_duration = u64::try_from(node.node_lease_duration_seconds).unwrap_or(1);

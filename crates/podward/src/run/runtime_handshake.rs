@@ -11,6 +11,7 @@ use model::CgroupDriver;
 use ports::runtime::{Runtime, RuntimeErrorKind};
 use tonic::transport::Channel;
 
+use super::faults::injected_faults;
 use super::stop::Stop;
 use crate::pod_cidr;
 
@@ -26,7 +27,11 @@ pub(super) fn connect(
         None => configured_channels(loaded)?,
     };
     let timeout = images.runtime_request_timeout.to_std();
-    let client = CriClient::from_channels(channel, image_channel, timeout).with_meter(metrics.clone());
+    let client = match injected_faults(loaded)? {
+        Some(faults) => CriClient::with_faults(channel, image_channel, timeout, &faults),
+        None => CriClient::from_channels(channel, image_channel, timeout),
+    };
+    let client = client.with_meter(metrics.clone());
     Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
         true => client.with_list_streaming(),
         false => client,

@@ -40,6 +40,9 @@ pub(in super::super) static NODE: &[FlagSpec] = flags! {
 
 /// Flags that upstream does not have; their names start with `podward-`.
 pub(in super::super) static PODWARD: &[FlagSpec] = flags! {
+    /// Inject the faults of this file into calls to the container runtime, for game days. The node has the condition
+    /// FaultsInjected meanwhile.
+    "podward-faults": Text = flag_only(""),
     /// Cache the pods of the API server and the objects they need, encrypted, and run them while the API server
     /// is unreachable.
     "podward-offline": Bool = flag_only("true"),

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use model::Timestamp;
 
-use super::{NodeEvent, NodeProfile, NodeStatusInputs};
+use super::{FaultInjection, NodeEvent, NodeProfile, NodeStatusInputs};
 use crate::error_list::aggregate;
 
 /// In upstream's order: `Ready` comes last.
@@ -39,6 +39,9 @@ const PID: [ConditionText; 2] = [
     ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
 ];
 
+/// Not one of upstream's: the agent injects faults.
+const FAULTS_INJECTED: &str = "FaultsInjected";
+
 /// Sets the conditions and returns events for the changed ones. The heartbeat time is always `now`; the transition time
 /// changes only with the status.
 pub(super) fn set(
@@ -60,11 +63,27 @@ pub(super) fn set(
             events.push(NodeEvent::status_change(&profile.name, event));
         }
     }
+    set_fault_condition(conditions, profile.fault_injection, now);
     let event = if ready.is_true { "NodeReady" } else { "NodeNotReady" };
     if set_condition(conditions, ready, now) == Change::StatusChanged {
         events.push(NodeEvent::status_change(&profile.name, event));
     }
     events
+}
+
+/// A node that never had faults has no such condition.
+fn set_fault_condition(conditions: &mut Vec<NodeCondition>, injection: FaultInjection, now: Timestamp) {
+    let (is_true, reason, message) = match injection {
+        FaultInjection::On => {
+            (true, "FaultFile", "calls to the container runtime fail on purpose (--podward-faults)")
+        }
+        FaultInjection::Off if conditions.iter().any(|condition| condition.type_ == FAULTS_INJECTED) => {
+            (false, "NoFaultFile", "no faults are injected")
+        }
+        FaultInjection::Off => return,
+    };
+    let message = message.to_owned();
+    set_condition(conditions, DesiredCondition { type_: FAULTS_INJECTED, is_true, reason, message }, now);
 }
 
 fn ready(status: &NodeStatus, profile: &NodeProfile, inputs: &NodeStatusInputs) -> DesiredCondition {

@@ -101,6 +101,21 @@ fn applies_configured_taints_and_labels() {
 }
 
 #[test]
+fn fault_injection_is_a_condition_until_it_is_off_again() {
+    let status_of = |node: &Node| {
+        let mut conditions = status(node).conditions.iter().flatten();
+        conditions.find(|condition| condition.type_ == "FaultsInjected").map(|found| found.status.clone())
+    };
+    let faulty = NodeProfile { fault_injection: FaultInjection::On, ..profile() };
+    let node = initial_node(&profile(), &inputs(), NOW).node;
+    assert_eq!(status_of(&node), None);
+    let node = updated_node(&node, &faulty, &inputs(), LATER).node;
+    assert_eq!(status_of(&node).as_deref(), Some("True"));
+    let node = updated_node(&node, &profile(), &inputs(), LATER).node;
+    assert_eq!(status_of(&node).as_deref(), Some("False"));
+}
+
+#[test]
 fn unchanged_node_updates_only_heartbeats() {
     let current = node();
     let UpdatedNode { node, events } = updated_node(&current, &profile(), &inputs(), LATER);
