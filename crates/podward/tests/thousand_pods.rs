@@ -30,15 +30,22 @@ struct Node {
 
 impl Node {
     fn start(stream: EventStream) -> Self {
+        let pods = |file: usize| {
+            let pods = (0..PODS / FILES).map(|index| pod(file * PODS / FILES + index).to_string());
+            pods.collect::<Vec<_>>().join("\n---\n")
+        };
+        Self::start_with(stream, (0..FILES).map(pods).collect())
+    }
+
+    /// Starts the agent with these manifest files.
+    fn start_with(stream: EventStream, files: Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("podward-thousand-").tempdir().unwrap();
         let runtime = FakeRuntime::start(folder.path().join("runtime.sock")).unwrap();
         runtime.set_event_stream(stream);
         runtime.add_image("example.com/main:1");
         let manifests = folder.path().join("manifests");
         std::fs::create_dir(&manifests).unwrap();
-        for file in 0..FILES {
-            let pods = (0..PODS / FILES).map(|index| pod(file * PODS / FILES + index).to_string());
-            let text = pods.collect::<Vec<_>>().join("\n---\n");
+        for (file, text) in files.into_iter().enumerate() {
             std::fs::write(manifests.join(format!("{file}.yaml")), text).unwrap();
         }
         let read_only_port = free_port();
@@ -215,4 +222,60 @@ async fn a_thousand_idle_pods_are_cheap_with_events() {
 #[ignore = "measures: run it with a release build on a quiet machine"]
 async fn a_thousand_idle_pods_are_cheap_without_events() {
     measure(EventStream::Unimplemented).await;
+}
+
+/// Pods that exist at the same time while many come and go.
+const BATCH: usize = 200;
+/// 5,000 pods in all; the first batch warms the caches up.
+const BATCHES: usize = 25;
+
+/// Starts and removes one batch of pods.
+async fn come_and_go(node: &Node, batch: usize) {
+    let timeout = Duration::from_secs(180);
+    let manifest = node.folder.path().join("manifests/batch.yaml");
+    let pods = (0..BATCH).map(|index| pod(batch * BATCH + index).to_string()).collect::<Vec<_>>();
+    let hidden = node.folder.path().join("manifests/.batch.yaml");
+    std::fs::write(&hidden, pods.join("\n---\n")).unwrap();
+    std::fs::rename(hidden, &manifest).unwrap();
+    let all = node.runtime.wait_until(|state| state.running_count() == BATCH);
+    tokio::time::timeout(timeout, all)
+        .await
+        .unwrap_or_else(|_| panic!("batch {batch} starts:\n{}", node.log()));
+    std::fs::remove_file(manifest).unwrap();
+    let none = node.runtime.wait_until(|state| state.sandboxes().count() == 0);
+    tokio::time::timeout(timeout, none)
+        .await
+        .unwrap_or_else(|_| panic!("batch {batch} ends:\n{}", node.log()));
+    let folder = node.folder.path().join("root/pods");
+    let question = || async {
+        let left = std::fs::read_dir(&folder)?.count();
+        anyhow::ensure!(left == 0, "{left} pod folders are left");
+        Ok(())
+    };
+    eventually("the pod folders are gone", timeout, question).await.unwrap();
+    node.runtime.clear_calls();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures: run it with a release build on a quiet machine"]
+async fn five_thousand_pods_that_come_and_go_leave_no_memory() {
+    let node = Node::start_with(EventStream::Served, Vec::new());
+    let pid = node.agent.id();
+    let resident = || process::resident_kib(pid).unwrap();
+    come_and_go(&node, 0).await;
+    let before = resident();
+    for batch in 1..BATCHES {
+        come_and_go(&node, batch).await;
+        node.print_memory(&format!("after {} pods", (batch + 1) * BATCH));
+    }
+    // The agent returns free pages once a minute.
+    let question = || async {
+        let after = resident();
+        anyhow::ensure!(after * 10 <= before * 11, "{after} KiB after {before} KiB");
+        Ok(())
+    };
+    eventually("memory returns to its start", Duration::from_secs(150), question).await.unwrap();
+    let violations = node.runtime.violations();
+    assert!(violations.is_empty(), "{violations:?}");
+    println!("{} pods: {before} KiB before, {} KiB after", BATCHES * BATCH, resident());
 }

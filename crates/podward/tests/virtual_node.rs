@@ -18,6 +18,8 @@ mod devices;
 mod earlier_releases;
 #[path = "virtual_node/eviction.rs"]
 mod eviction;
+#[path = "virtual_node/hold.rs"]
+mod hold;
 #[path = "virtual_node/hooks.rs"]
 mod hooks;
 #[path = "virtual_node/isolation.rs"]

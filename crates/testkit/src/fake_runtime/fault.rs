@@ -1,6 +1,6 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -32,6 +32,7 @@ pub struct Injection {
     subject: Option<String>,
     spared: usize,
     times: usize,
+    percent: u64,
 }
 
 impl Injection {
@@ -42,7 +43,7 @@ impl Injection {
 
     #[must_use]
     pub fn on_any(fault: Fault) -> Self {
-        Self { rpc: None, fault, subject: None, spared: 0, times: usize::MAX }
+        Self { rpc: None, fault, subject: None, spared: 0, times: usize::MAX, percent: 100 }
     }
 
     /// Skips the next `spared` matching calls.
@@ -55,6 +56,12 @@ impl Injection {
     #[must_use]
     pub fn times(self, times: usize) -> Self {
         Self { times, ..self }
+    }
+
+    /// Hits this share of the matching calls, pseudo-random but the same in every run.
+    #[must_use]
+    pub fn percent(self, percent: u64) -> Self {
+        Self { percent, ..self }
     }
 
     /// Limits it to calls about this ID, image, pod UID or container name.
@@ -73,6 +80,8 @@ struct Rule {
     injection: Injection,
     to_spare: AtomicUsize,
     left: AtomicUsize,
+    /// State of the pseudo-random choice.
+    random: AtomicU64,
     hits: watch::Sender<usize>,
     released: watch::Sender<bool>,
 }
@@ -101,10 +110,19 @@ impl Injected {
 }
 
 impl Injected {
-    /// Whether this call is one of those to skip first.
+    /// Whether this call is one of those to skip first, or is not chosen.
     fn spares(&self) -> bool {
         let count = |left: usize| left.checked_sub(1);
-        self.0.to_spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok()
+        self.0.to_spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok() || !self.chooses()
+    }
+
+    fn chooses(&self) -> bool {
+        // Knuth's MMIX generator; the high bits are the random ones.
+        let step = |state: u64| {
+            Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+        };
+        let state = self.0.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).unwrap_or_default();
+        (state >> 33) % 100 < self.0.injection.percent
     }
 }
 
@@ -117,6 +135,7 @@ impl Faults {
         let rule = Injected(Arc::new(Rule {
             to_spare: AtomicUsize::new(injection.spared),
             left: AtomicUsize::new(injection.times),
+            random: AtomicU64::new(1),
             injection,
             hits: watch::Sender::new(0),
             released: watch::Sender::new(false),
