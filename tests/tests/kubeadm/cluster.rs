@@ -65,7 +65,10 @@ impl Cluster {
 
     /// The steps after `init` and `join`: approves the serving certificate and sets up the pod network.
     pub(crate) async fn complete_node(&self, machine: &Machine) -> Result<()> {
-        let node = self.first.get(&["node", machine.name()]).await?;
+        // `kubeadm join` ends when the agent has its certificate, maybe before it has registered the node.
+        let node =
+            within("node is registered", TIMEOUT, async || self.first.get(&["node", machine.name()]).await)
+                .await?;
         ensure!(condition(&node, "Ready") != "True", "{} is ready without a pod network", machine.name());
         self.approve_serving_certificate(machine).await?;
         self.add_network(machine).await?;
