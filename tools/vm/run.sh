@@ -60,7 +60,10 @@ kvm) cpu="-accel kvm -cpu max" ;;
 esac
 # "quiet" and most of the rest: output and checks of the kernel's own crypto take seconds in emulation. On a busy host the kernel's
 # check of its timer fails, and it stops.
-kernel="root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check quiet systemd.show_status=0 mitigations=off cryptomgr.notests net.ifnames=0 transparent_hugepage=never"
+kernel="root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check quiet systemd.show_status=0 mitigations=off cryptomgr.notests"
+kernel+=" net.ifnames=0 transparent_hugepage=never"
+# The journal starts in more than systemd's default of 90 s when the host's processors are overloaded.
+kernel+=" systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
 
 # A root shell for attempts by hand, see README.md; the machine has no network otherwise.
 shell=""

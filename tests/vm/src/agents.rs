@@ -93,10 +93,11 @@ fn configuration(overlay: Value) -> Value {
     configuration
 }
 
-/// The watchdog's period is long enough for an emulated machine.
+/// The watchdog's period is long enough for an emulated machine. In the second boot `vm.service` mounts the disk with the
+/// program.
 fn unit(command: &str) -> String {
     format!(
-        "[Unit]\nDescription=Node agent\nAfter=containerd.service\n\
+        "[Unit]\nDescription=Node agent\nAfter=containerd.service vm.service\nStartLimitIntervalSec=0\n\
          [Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=40s\nRestart=always\nRestartSec=1s\nKillMode=process\n\
          TimeoutStartSec=5min\n\
          ExecStart={command} --config=/etc/kubernetes/kubelet.yaml --hostname-override=vm --node-ip=127.0.0.1 $VM_AGENT_OPTIONS\n\
