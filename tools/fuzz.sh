@@ -14,7 +14,7 @@ shift
 triple=$(rustc -vV | sed -n 's/^host: //p')
 targets=("$@")
 if [ $# = 0 ]; then
-    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames http2_frames cpu_state keeper_protocol seccomp_profile dra_state cni_result)
+    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames http2_frames cpu_state keeper_protocol seccomp_profile dra_state cni_result image_manifest image_layer)
 fi
 
 say() { printf 'fuzz: %s\n' "$*"; }
@@ -41,7 +41,10 @@ for target in "${targets[@]}"; do
     document | manifest) corpus+=("$root/crates/manifest/testdata/static_uid" "$root/examples") ;;
     config) corpus+=("$root/crates/config/src/load/testdata") ;;
     esac
-    options=(-artifact_prefix="$artifacts/" -rss_limit_mb=1024 -timeout=10 -max_len=4096 -print_final_stats=1)
+    max_length=4096
+    # Each entry of an archive takes at least 512 bytes.
+    [ "$target" != image_layer ] || max_length=16384
+    options=(-artifact_prefix="$artifacts/" -rss_limit_mb=1024 -timeout=10 -max_len=$max_length -print_final_stats=1)
     case $seconds in
     0) options+=(-runs=0) ;;
     *) options+=(-max_total_time="$seconds") ;;
