@@ -2,11 +2,13 @@
 //! the same time, so it needs no running agent.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use cri::v1::AuthConfig;
 use runtime::images::{ImageStore, PullProgress, Puller, StoredImage};
 use tokio::sync::watch;
 
@@ -16,6 +18,8 @@ use super::table::Table;
 const STORE: &str = "podward/runtime/images";
 const DEFAULT_ROOT: &str = "/var/lib/kubelet";
 const SHORT_ID: usize = 12;
+/// Some registries give tokens of several KiB as passwords.
+const MAX_PASSWORD_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Args)]
 pub(super) struct ImageArguments {
@@ -33,8 +37,13 @@ pub(super) struct ImageArguments {
 enum ImageCommand {
     /// List the images
     Ls,
-    /// Pull an image from its registry, without credentials
-    Pull { image: String },
+    /// Pull an image from its registry
+    Pull {
+        image: String,
+        /// Log in to the registry as this user, with the password from standard input
+        #[arg(long, value_name = "NAME")]
+        username: Option<String>,
+    },
     /// Import the images of an archive: of `docker save`, or an OCI layout
     Import { file: PathBuf },
     /// Remove images with all their names
@@ -55,7 +64,10 @@ pub(super) async fn run(arguments: ImageArguments) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("open the image store {}", folder.display()))?;
     match arguments.command {
         ImageCommand::Ls => list(&store)?,
-        ImageCommand::Pull { image } => pull(&store, &image).await?,
+        ImageCommand::Pull { image, username } => {
+            let credentials = username.map(|name| credentials(name, std::io::stdin().lock())).transpose()?;
+            pull(&store, &image, credentials.as_ref()).await?;
+        }
         ImageCommand::Import { file } => import(&store, &file)?,
         ImageCommand::Rm { images } => {
             for image in images {
@@ -93,11 +105,22 @@ fn names(image: &StoredImage) -> Vec<String> {
     if names.is_empty() { vec!["<none>".to_owned()] } else { names.clone() }
 }
 
-async fn pull(store: &ImageStore, image: &str) -> anyhow::Result<()> {
+/// Reads the password. The line break at its end does not belong to it.
+fn credentials(username: String, input: impl Read) -> anyhow::Result<AuthConfig> {
+    let mut password = String::new();
+    input.take(MAX_PASSWORD_BYTES).read_to_string(&mut password).context("read the password")?;
+    let password = password.trim_end_matches(['\r', '\n']).to_owned();
+    if password.is_empty() {
+        bail!("standard input has no password: use --username NAME <FILE");
+    }
+    Ok(AuthConfig { username, password, ..AuthConfig::default() })
+}
+
+async fn pull(store: &ImageStore, image: &str, credentials: Option<&AuthConfig>) -> anyhow::Result<()> {
     let registry_config = PathBuf::from("/etc/containerd/certs.d");
     let (progress, _) = watch::channel(PullProgress::default());
     let puller = Puller::new(store.clone(), Some(registry_config));
-    let pulled = puller.pull(image, None, progress).await.with_context(|| format!("pull {image}"))?;
+    let pulled = puller.pull(image, credentials, progress).await.with_context(|| format!("pull {image}"))?;
     println!("{}", pulled.id);
     Ok(())
 }
@@ -112,4 +135,16 @@ fn import(store: &ImageStore, file: &Path) -> anyhow::Result<()> {
         println!("skipped {name}: not for this machine");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_has_no_line_break_and_is_not_empty() {
+        let read = |text: &str| credentials("me".to_owned(), text.as_bytes());
+        assert_eq!(read("se cret\r\n").unwrap().password, "se cret");
+        assert!(read("\n").unwrap_err().to_string().contains("no password"));
+    }
 }
