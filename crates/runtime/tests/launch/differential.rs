@@ -1,9 +1,10 @@
 //! A container sees the same of itself as one that runc makes from the same settings.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
+use runtime::cgroups::{CgroupLayout, ContainerCgroup, Resources};
 use runtime::launcher::seccomp::{Filter, Profile};
 use runtime::launcher::*;
 use serde_json::{Value, json};
@@ -60,25 +61,86 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// A container with the settings of a case.
+fn spec_of(pod: &mut Pod, case: &Case, script: &str) -> ContainerSpec {
+    let mut spec = pod.spec(script);
+    let process = &mut spec.process;
+    process.user = User { uid: case.user.0, gid: case.user.1, groups: case.user.2.to_vec() };
+    process.capabilities =
+        case.capabilities.iter().filter_map(|name| capabilities::Capability::parse(name)).collect();
+    process.new_privileges = case.new_privileges;
+    process.seccomp =
+        case.seccomp.map(|text| Filter::compile(&Profile::from_json(text.as_bytes()).unwrap()).unwrap());
+    spec.root_access = case.root;
+    spec
+}
+
 #[test]
 #[ignore = "needs Debian packages"]
 fn container_sees_what_runc_shows() {
     let mut pod = Pod::new();
     for case in CASES {
-        let mut spec = pod.spec(SCRIPT);
-        let process = &mut spec.process;
-        process.user = User { uid: case.user.0, gid: case.user.1, groups: case.user.2.to_vec() };
-        process.capabilities =
-            case.capabilities.iter().filter_map(|name| capabilities::Capability::parse(name)).collect();
-        process.new_privileges = case.new_privileges;
-        process.seccomp =
-            case.seccomp.map(|text| Filter::compile(&Profile::from_json(text.as_bytes()).unwrap()).unwrap());
-        spec.root_access = case.root;
+        let spec = spec_of(&mut pod, case, SCRIPT);
         let (_, ours) = pod.output(&spec);
         let theirs = run_with_runc(pod.folder.path(), &spec, case);
         assert_eq!(lines(&ours), lines(&theirs), "{}", case.name);
         assert!(ours.ends_with("end\n"), "{ours}");
     }
+}
+
+/// What a process that is executed in a running container sees.
+#[test]
+#[ignore = "needs Debian packages"]
+fn exec_sees_what_runc_shows() {
+    let mut pod = Pod::new();
+    for case in CASES {
+        let spec = spec_of(&mut pod, case, "sleep 1000");
+        pod.run(&spec);
+        let mut process = spec.process.clone();
+        process.arguments = vec!["sh".to_owned(), "-c".to_owned(), SCRIPT.to_owned()];
+        let (_, ours) = pod.exec(&spec.id, process).unwrap();
+        let runc = Runc::start(pod.folder.path(), &spec, case.name, &config(&spec, case));
+        let theirs = runc.exec(SCRIPT, &config(&spec, case));
+        drop(runc);
+        assert_eq!(lines(&ours), lines(&theirs), "{}", case.name);
+        assert!(ours.ends_with("end\n"), "{ours}");
+    }
+}
+
+const LIMITS_SCRIPT: &str = "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes cpu/cpu.shares \
+     cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us cpuset/cpuset.cpus; ulimit -n; ulimit -Hn; ulimit -c; echo end";
+
+#[test]
+#[ignore = "needs Debian packages"]
+fn limits_equal_those_of_runc() {
+    let mut pod = Pod::new();
+    let [case, ..] = CASES else { panic!("no case") };
+    let mut spec = spec_of(&mut pod, case, LIMITS_SCRIPT);
+    let resources = Resources {
+        cpu_shares: Some(512),
+        cpu_quota: Some(50_000),
+        cpu_period: Some(100_000),
+        cpuset_cpus: Some("0".to_owned()),
+        memory_limit: Some(64 << 20),
+        memory_swap_limit: Some(64 << 20),
+        ..Resources::default()
+    };
+    let layout = CgroupLayout::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap()).unwrap();
+    ContainerCgroup::at(&layout, &Path::new("podward-test").join(&spec.id)).apply(&resources).unwrap();
+    let limit = |kind, soft, hard| ResourceLimit { kind, soft, hard };
+    spec.process.resource_limits =
+        vec![limit(LimitKind::OpenFiles, 500, 600), limit(LimitKind::CoreSize, 0, 0)];
+    let mut config = config(&spec, case);
+    config["process"]["rlimits"] = json!([
+        {"type": "RLIMIT_NOFILE", "soft": 500, "hard": 600}, {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+    ]);
+    config["linux"]["resources"]["memory"] = json!({"limit": 64 << 20, "swap": 64 << 20});
+    config["linux"]["resources"]["cpu"] =
+        json!({"shares": 512, "quota": 50_000, "period": 100_000, "cpus": "0"});
+    let (_, ours) = pod.output(&spec);
+    let theirs = run_config(pod.folder.path(), &spec, "limits", &config);
+    assert_eq!(lines(&ours), lines(&theirs));
+    assert!(ours.contains("67108864\n") && ours.ends_with("0\n500\n600\n0\nend\n"), "{ours}");
 }
 
 const TERMINAL_SCRIPT: &str = "busybox tty; busybox ls -ln /dev /dev/pts | busybox awk '{ print $1, $3, $4, $5, $6, $NF }' | busybox sort; \
@@ -157,9 +219,20 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 fn run_with_runc(folder: &Path, spec: &ContainerSpec, case: &Case) -> String {
-    let bundle = folder.join(format!("bundle-{}", case.name.replace(' ', "-")));
-    fs::create_dir(&bundle).unwrap();
-    fs::write(bundle.join("config.json"), config(spec, case).to_string()).unwrap();
+    run_config(folder, spec, case.name, &config(spec, case))
+}
+
+/// Writes a bundle and returns its folder.
+fn bundle(folder: &Path, name: &str, config: &Value) -> PathBuf {
+    let bundle = folder.join(format!("bundle-{}", name.replace(' ', "-")));
+    fs::create_dir_all(&bundle).unwrap();
+    fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+    bundle
+}
+
+/// Runs a container to its end and returns what it prints.
+fn run_config(folder: &Path, spec: &ContainerSpec, name: &str, config: &Value) -> String {
+    let bundle = bundle(folder, name, config);
     let state = folder.join("runc-state");
     let runc = format!(
         "runc --root {} run --bundle {} podward-test-{}",
@@ -176,6 +249,50 @@ fn run_with_runc(folder: &Path, spec: &ContainerSpec, case: &Case) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The end of script's own input appears as an echoed control character.
     String::from_utf8(output.stdout).unwrap().replace(['\r', '\u{8}'], "").replace("^@", "").replace("^D", "")
+}
+
+/// A container of runc that runs; it ends with this value.
+struct Runc {
+    state: PathBuf,
+    bundle: PathBuf,
+    id: String,
+}
+
+impl Runc {
+    fn start(folder: &Path, spec: &ContainerSpec, name: &str, config: &Value) -> Self {
+        let bundle = bundle(folder, &format!("running {name}"), config);
+        let runc =
+            Self { state: folder.join("runc-state"), bundle, id: format!("podward-test-{}", &spec.id[56..]) };
+        let mut command = runc.command("run");
+        command.arg("--detach").arg("--bundle").arg(&runc.bundle).arg(&runc.id);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = command.status().unwrap();
+        assert!(status.success(), "{status}");
+        runc
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new("runc");
+        command.arg("--root").arg(&self.state).arg(name);
+        command
+    }
+
+    /// Executes a script with the settings of the first process.
+    fn exec(&self, script: &str, config: &Value) -> String {
+        let mut process = config["process"].clone();
+        process["args"] = json!(["sh", "-c", script]);
+        let file = self.bundle.join("process.json");
+        fs::write(&file, process.to_string()).unwrap();
+        let output = self.command("exec").arg("--process").arg(&file).arg(&self.id).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Runc {
+    fn drop(&mut self) {
+        let _ = self.command("delete").arg("--force").arg(&self.id).status();
+    }
 }
 
 fn config(spec: &ContainerSpec, case: &Case) -> Value {
