@@ -236,6 +236,46 @@ fn wrong_content_is_refused_and_leaves_nothing() {
     }
 }
 
+/// A file system of 2 MiB.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", folder.path(), "tmpfs", flags, c"size=2m").unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn full_disk_ends_the_import_and_leaves_room_for_smaller_images() {
+    require_root();
+    let disk = SmallDisk::mount();
+    let store = ImageStore::open(&disk.0.path().join("store"), Vec::new()).unwrap();
+    let large = "x".repeat(4 << 20);
+    // One is too large for the blob, the other one is full of holes until it is unpacked.
+    for content in [large, "\0".repeat(1 << 20) + &"y".repeat(1 << 19)] {
+        let archive =
+            Archive::default().image("podward.test/a:1", &[layer(&[("file", &content)])], &json!({}));
+        let error = store.import(&*archive.oci()).unwrap_err();
+        let text = crate::errors::describe(&error);
+        assert!(text.contains("No space left on device"), "{text}");
+        assert!(store.list().unwrap().is_empty());
+        store.collect().unwrap();
+        assert_eq!(store.usage().unwrap().bytes, 0);
+    }
+    let imported = store.import(&*two_layers("podward.test/a:1").oci()).unwrap();
+    assert_eq!(imported.images.len(), 1);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn moved_tag_leaves_the_old_image_with_its_digest() {
