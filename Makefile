@@ -122,13 +122,14 @@ scripts:
 	@shellcheck --severity=warning --exclude=SC2209 $(SCRIPTS)
 
 .PHONY: test
-test: toolchain setup tools ## all tests: unit, unit-root, then the scenarios on real runtimes (e2e)
+test: toolchain setup tools ## all tests: unit, unit-root, then the scenarios on real runtimes (e2e) and critest
 	@# The link step of the optimised build uses one core for minutes: the tests of the crates use the other.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	$(MAKE) build >"$$log" 2>&1 & build=$$!; \
 	{ $(MAKE) unit && $(MAKE) unit-root; } || { kill "$$build" 2>/dev/null; exit 1; }; \
 	wait "$$build" || { cat "$$log"; exit 1; }
 	@$(MAKE) e2e
+	@$(MAKE) critest ARGS=--short
 
 # Run by root, the tests still get no privileges: a test that needs them must be in the other group.
 .PHONY: unit
@@ -155,6 +156,13 @@ e2e: toolchain setup tools build ## scenarios: podward and the upstream kubelet,
 	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
 	@# ARGS selects scenarios of this target only; make cluster has its own.
 	@[ -n "$(ARGS)" ] || $(MAKE) cluster ARGS="$(CLUSTER_CHOICE)"
+
+# The suite waits most of the time, and each part of it has its own network.
+.PHONY: critest
+critest: toolchain setup build ## public conformance suite of CRI on podward runtime (ARGS=--short, --record or a regular expression)
+	@tools/build.sh critest crictl
+	$(call say,CRI conformance suite)
+	@$(CARGO) run --quiet --locked -p scenarios --bin critest -- $(ARGS)
 
 .PHONY: cluster
 cluster: toolchain setup tools build ## scenarios with a real control plane, both agents (ARGS=name)

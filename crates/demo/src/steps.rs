@@ -33,6 +33,7 @@ const HELP: &str = "usage: demo STEP [-- STEP]...
   fill MIB                            allocate that much memory and keep it
   burn PERCENT                        use that share of one CPU until SIGTERM
   env | pwd | hostname | mounts | id  print the environment of the process
+  effective-uid                       print the user that the kernel checks
   print TEXT | warn TEXT              print a line to stdout, or to stderr";
 
 pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
@@ -94,6 +95,7 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
         ["hostname"] => println!("{}", hostname()),
         ["mounts"] => return run(&["cat".to_owned(), "/proc/self/mounts".to_owned()]),
         ["id"] => return run(&["cat".to_owned(), "/proc/self/status".to_owned()]),
+        ["effective-uid"] => println!("Effective uid: {}", effective_uid()),
         ["print", text] => println!("{text}"),
         ["warn", text] => eprintln!("{text}"),
         other => return Err(format!("unknown step {other:?}; see demo --help")),
@@ -104,6 +106,13 @@ pub(crate) fn run(step: &[String]) -> Result<Outcome, String> {
 /// Reads the host name from the kernel.
 pub(crate) fn hostname() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+}
+
+/// Reads the second user ID of `/proc/self/status`.
+fn effective_uid() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    users.split_whitespace().nth(1).unwrap_or_default().to_owned()
 }
 
 enum OnStop {

@@ -39,9 +39,13 @@ impl Containerd {
 
     /// Starts the containerd at `binary`; its shim is expected in the same folder.
     pub async fn start_binary(binary: &Path) -> Result<Self> {
+        Self::start_in(Instance::create()?, binary).await
+    }
+
+    /// Starts the containerd at `binary` in an instance. If the instance has a folder `hosts`, it contains the settings of registries.
+    pub async fn start_in(instance: Instance, binary: &Path) -> Result<Self> {
         ensure!(binary.exists(), "{} is missing: run tools/setup.sh", binary.display());
         let archive = test_images()?;
-        let instance = Instance::create()?;
         config::write(&instance, &version(binary)?)?;
         let mut containerd = Self { child: None, binary: binary.to_path_buf(), instance };
         containerd.resume().await?;

@@ -35,6 +35,7 @@ mod reaper;
 pub use audit::AuditedRequest;
 pub use certificates::{PodSigner, SignedForPod, unknown_authority};
 pub use faults::{Fault, FaultProxy, FaultRule, ServerCertificate};
+pub use program::built;
 
 /// Settings that a test changes on the control plane.
 #[derive(Clone, Debug)]

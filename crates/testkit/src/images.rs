@@ -5,16 +5,17 @@
 //! the same bytes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
 mod archive;
+mod critest;
 
 pub use archive::write_archive;
+pub use critest::{DIGEST_IMAGE, write_critest_images};
 
 /// The sandbox image of the private containerd.
 pub const PAUSE: &str = "podward.test/pause:1";
@@ -30,6 +31,8 @@ pub struct Image {
     /// Full reference, as in a pod manifest.
     pub name: String,
     pub entrypoint: Vec<String>,
+    /// The user of the processes: name or number, with an optional group.
+    pub user: String,
     /// `NAME=value` pairs.
     pub env: Vec<String>,
     pub labels: BTreeMap<String, String>,
@@ -41,10 +44,16 @@ pub struct Image {
 pub enum ImageFile {
     /// A program copied from this machine, mode 0755.
     Program(String, PathBuf),
+    /// The same with mode 4755: it runs as root for every user.
+    SetuidProgram(String, PathBuf),
     /// A small file with the given text, mode 0644.
     Text(String, String),
+    /// A shell script, mode 0755.
+    Script(String, String),
     /// A symbolic link and its target.
     Link(String, String),
+    /// Another name of a file that the image has already.
+    HardLink(String, String),
     /// A folder and its mode.
     Folder(String, u32),
 }
@@ -53,24 +62,25 @@ pub enum ImageFile {
 ///
 /// Builds the demo program on the way when it is missing or old.
 pub fn write_test_images(folder: &Path) -> Result<PathBuf> {
-    static TEMP_FILE_COUNT: AtomicU32 = AtomicU32::new(0);
     let demo = demo_program()?;
-    let busybox = Path::new("/bin/busybox");
-    ensure!(busybox.exists(), "{} is missing: run tools/setup.sh", busybox.display());
     let images = [
         demo_image(PAUSE, &demo, &["/demo", "pause"]),
         demo_image(DEMO, &demo, &["/demo"]),
         demo_image(DEMO_2, &demo, &["/demo"]),
-        busybox_image(busybox)?,
+        Image { name: BUSYBOX.to_owned(), ..busybox_image()? },
     ];
+    write_file(&images, &folder.join("images.tar"))
+}
+
+/// Writes an archive. It is renamed into place: several tests and test processes may write, and read, the same one.
+fn write_file(images: &[Image], path: &Path) -> Result<PathBuf> {
+    let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    // Renamed into place: several tests and test processes may write, and read, the same archive.
-    let number = TEMP_FILE_COUNT.fetch_add(1, Ordering::Relaxed);
-    let part = folder.join(format!("images.{}.{number}.part", std::process::id()));
-    write_archive(&images, File::create(&part).with_context(|| format!("create {}", part.display()))?)?;
-    let path = folder.join("images.tar");
-    fs::rename(&part, &path).with_context(|| format!("rename to {}", path.display()))?;
-    Ok(path)
+    let part = tempfile::NamedTempFile::new_in(folder)
+        .with_context(|| format!("create a file in {}", folder.display()))?;
+    write_archive(images, part.as_file())?;
+    part.persist(path).with_context(|| format!("rename to {}", path.display()))?;
+    Ok(path.to_owned())
 }
 
 /// Path of the statically linked demo program; builds it when needed.
@@ -110,10 +120,13 @@ fn demo_image(name: &str, program: &Path, entrypoint: &[&str]) -> Image {
             ImageFile::Text("etc/passwd".to_owned(), "root:x:0:0::/:/demo\n".to_owned()),
             ImageFile::Text("etc/group".to_owned(), "root:x:0:\n".to_owned()),
         ],
+        ..Image::default()
     }
 }
 
-fn busybox_image(program: &Path) -> Result<Image> {
+fn busybox_image() -> Result<Image> {
+    let program = Path::new("/bin/busybox");
+    ensure!(program.exists(), "{} is missing: run tools/setup.sh", program.display());
     let list = Command::new(program).arg("--list").output().context("start busybox --list")?;
     let applets = String::from_utf8(list.stdout).context("read busybox --list")?;
     let mut files = vec![
@@ -126,11 +139,5 @@ fn busybox_image(program: &Path) -> Result<Image> {
     ];
     let links = applets.lines().filter(|applet| *applet != "busybox");
     files.extend(links.map(|applet| ImageFile::Link(format!("bin/{applet}"), "busybox".to_owned())));
-    Ok(Image {
-        name: BUSYBOX.to_owned(),
-        entrypoint: Vec::new(),
-        env: vec!["PATH=/bin".to_owned()],
-        files,
-        ..Image::default()
-    })
+    Ok(Image { env: vec!["PATH=/bin".to_owned()], files, ..Image::default() })
 }

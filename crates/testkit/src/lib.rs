@@ -37,3 +37,4 @@ pub mod machine;
 pub mod poll;
 pub mod process;
 pub mod registry;
+pub mod runtime_process;

@@ -1,4 +1,4 @@
-//! An image registry for tests: one image under every name, with an optional password.
+//! An image registry for tests: one image under every name, or the images of an archive; with an optional password.
 //!
 //! It counts requests and can delay them, so that tests can check the number of pulls and of concurrent pulls.
 
@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ pub struct Registry {
 #[derive(Debug)]
 struct State {
     options: RegistryOptions,
-    manifest: String,
-    blobs: BTreeMap<String, Vec<u8>>,
+    manifests: Manifests,
+    blobs: Blobs,
     counts: Mutex<Counts>,
 }
 
@@ -50,14 +51,46 @@ struct Counts {
     most: usize,
 }
 
+/// Content by its digest.
+type Blobs = BTreeMap<String, Vec<u8>>;
+
+/// Digests of manifests.
+#[derive(Debug)]
+enum Manifests {
+    /// The same image under every name.
+    Any(String),
+    /// By repository and tag, without a host.
+    Named(BTreeMap<String, String>),
+}
+
+impl Manifests {
+    fn digest(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Any(digest) => Some(digest),
+            Self::Named(digests) => digests.get(name).map(String::as_str),
+        }
+    }
+}
+
 impl Registry {
     /// Starts a registry that serves the demo image.
     pub async fn start(options: RegistryOptions) -> Result<Self> {
         let folder = images::workspace().join("target/test-images");
-        let (manifest, blobs) = read_image(&images::write_test_images(&folder)?)?;
+        let (named, blobs) = read_images(&images::write_test_images(&folder)?)?;
+        let demo = named.get(repository(images::DEMO)).context("the demo image")?;
+        Self::serve(options, Manifests::Any(demo.clone()), blobs).await
+    }
+
+    /// Starts a registry that serves the images of an archive, each under its name without the host.
+    pub async fn start_with(archive: &Path) -> Result<Self> {
+        let (named, blobs) = read_images(archive)?;
+        Self::serve(RegistryOptions::default(), Manifests::Named(named), blobs).await
+    }
+
+    async fn serve(options: RegistryOptions, manifests: Manifests, blobs: Blobs) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("open the registry")?;
         let port = listener.local_addr().context("open the registry")?.port();
-        let state = Arc::new(State { options, manifest, blobs, counts: Mutex::default() });
+        let state = Arc::new(State { options, manifests, blobs, counts: Mutex::default() });
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -77,6 +110,11 @@ impl Registry {
 
     pub fn image(&self, name: &str) -> String {
         format!("{}/{name}", self.host())
+    }
+
+    /// The hexadecimal digest of an image's manifest, by its full name.
+    pub fn digest(&self, name: &str) -> Option<&str> {
+        self.state.manifests.digest(repository(name))
     }
 
     /// Number of authorized lookups of an image by its tag.
@@ -143,10 +181,11 @@ impl State {
         };
         let digest = match rest.split_once("/manifests/") {
             Some((name, tag)) if !tag.starts_with("sha256:") => {
+                let name = format!("{name}:{tag}");
                 if method == "HEAD" {
-                    self.look_up(&format!("{name}:{tag}")).await;
+                    self.look_up(&name).await;
                 }
-                &self.manifest
+                self.manifests.digest(&name).unwrap_or_default()
             }
             Some((_, digest)) => digest.trim_start_matches("sha256:"),
             None => rest.rsplit_once("/blobs/sha256:").map_or("", |(_, digest)| digest),
@@ -173,8 +212,8 @@ impl State {
     }
 }
 
-/// The demo image of the archive: digest of its manifest, and all blobs.
-fn read_image(archive: &std::path::Path) -> Result<(String, BTreeMap<String, Vec<u8>>)> {
+/// The images of an archive: digests of their manifests by repository and tag, and all blobs.
+fn read_images(archive: &Path) -> Result<(BTreeMap<String, String>, Blobs)> {
     let file = File::open(archive).with_context(|| format!("open {}", archive.display()))?;
     let (mut blobs, mut index) = (BTreeMap::new(), Value::Null);
     for entry in tar::Archive::new(file).entries().context("read the images")? {
@@ -189,10 +228,17 @@ fn read_image(archive: &std::path::Path) -> Result<(String, BTreeMap<String, Vec
         }
     }
     let manifests = index.get("manifests").and_then(Value::as_array).context("manifests of index.json")?;
-    let demo = manifests
-        .iter()
-        .find(|manifest| manifest["annotations"]["io.containerd.image.name"] == images::DEMO)
-        .and_then(|manifest| manifest["digest"].as_str())
-        .context("the demo image")?;
-    Ok((demo.trim_start_matches("sha256:").to_owned(), blobs))
+    let mut named = BTreeMap::new();
+    for manifest in manifests {
+        let name =
+            manifest["annotations"]["io.containerd.image.name"].as_str().context("name of an image")?;
+        let digest = manifest["digest"].as_str().context("digest of an image")?;
+        named.insert(repository(name).to_owned(), digest.trim_start_matches("sha256:").to_owned());
+    }
+    Ok((named, blobs))
+}
+
+/// An image's name without the host.
+fn repository(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, repository)| repository)
 }

@@ -50,6 +50,7 @@ fn version_1(instance: &Instance) -> String {
     let base = instance.folder().display();
     let pause = images::PAUSE;
     let snapshotter = snapshotter();
+    let registries = registries(instance);
     format!(
         r#"[plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{pause}"
@@ -65,6 +66,8 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = false
 Root = "{base}/runc"
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{registries}"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = "{base}/cni"
@@ -76,9 +79,12 @@ fn version_2(instance: &Instance) -> String {
     let base = instance.folder().display();
     let pause = images::PAUSE;
     let snapshotter = snapshotter();
+    let registries = registries(instance);
     format!(
         r#"[plugins."io.containerd.cri.v1.images"]
 snapshotter = "{snapshotter}"
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{registries}"
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{pause}"
 [plugins."io.containerd.cri.v1.runtime"]
@@ -100,6 +106,12 @@ stream_server_address = "127.0.0.1"
 stream_server_port = "0"
 "#
     )
+}
+
+/// The folder with a `hosts.toml` for each registry; empty for the defaults.
+fn registries(instance: &Instance) -> String {
+    let folder = instance.path("hosts");
+    if folder.exists() { folder.display().to_string() } else { String::new() }
 }
 
 fn network(instance: &Instance) -> String {

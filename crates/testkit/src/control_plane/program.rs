@@ -15,7 +15,7 @@ pub(super) fn path(name: &str) -> PathBuf {
 }
 
 /// Path of a program in the cache of built tools.
-pub(crate) fn built(name: &str) -> PathBuf {
+pub fn built(name: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
     let cache = std::env::var_os("PODWARD_CACHE").map_or_else(|| home.join(".cache/podward"), PathBuf::from);
     cache.join("bin").join(name)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -84,6 +85,7 @@ fn config(image: &Image, layer_digest: &str) -> Value {
         "os": "linux",
         "created": "2026-01-01T00:00:00Z",
         "config": {
+            "User": image.user,
             "Entrypoint": image.entrypoint,
             "Env": image.env,
             "Labels": image.labels,
@@ -98,10 +100,9 @@ fn layer(image: &Image) -> Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     for file in &image.files {
         match file {
-            ImageFile::Program(path, source) => {
-                let content = std::fs::read(source).with_context(|| format!("read {}", source.display()))?;
-                append(&mut tar, path, 0o755, &content)?;
-            }
+            ImageFile::Program(path, source) => append_program(&mut tar, path, 0o755, source)?,
+            ImageFile::SetuidProgram(path, source) => append_program(&mut tar, path, 0o4755, source)?,
+            ImageFile::Script(path, text) => append(&mut tar, path, 0o755, text.as_bytes())?,
             ImageFile::Text(path, text) => append(&mut tar, path, 0o644, text.as_bytes())?,
             ImageFile::Folder(path, mode) => {
                 let mut header = header(tar::EntryType::Directory, *mode, 0);
@@ -111,9 +112,18 @@ fn layer(image: &Image) -> Result<Vec<u8>> {
                 let mut header = header(tar::EntryType::Symlink, 0o777, 0);
                 tar.append_link(&mut header, path, target)?;
             }
+            ImageFile::HardLink(path, target) => {
+                let mut header = header(tar::EntryType::Link, 0o755, 0);
+                tar.append_link(&mut header, path, target)?;
+            }
         }
     }
     Ok(tar.into_inner()?)
+}
+
+fn append_program(tar: &mut tar::Builder<impl Write>, path: &str, mode: u32, source: &Path) -> Result<()> {
+    let content = std::fs::read(source).with_context(|| format!("read {}", source.display()))?;
+    append(tar, path, mode, &content)
 }
 
 fn append(tar: &mut tar::Builder<impl Write>, path: &str, mode: u32, content: &[u8]) -> Result<()> {
