@@ -5,10 +5,10 @@
 set -eu
 
 # containerd needs runc, the CNI plugins, iptables (bridge masquerade, portmap), kmod (overlay) and socat (port-forward).
-# The kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe). The tests need busybox-static for
-# images, docker-registry to pull them from, etcd-server for the control plane, the daemon of dbus for the fake logind, and btrfs-progs for
-# subvolumes.
-packages="ca-certificates containerd docker-registry etcd-server runc containernetworking-plugins busybox-static
+# The kubelet needs mount, iptables, conntrack, nftables, iproute2 and kmod (modprobe). The tests need apparmor for its
+# parser of profiles, busybox-static for images, docker-registry to pull them from, etcd-server for the control plane, the
+# daemon of dbus for the fake logind, and btrfs-progs for subvolumes.
+packages="apparmor ca-certificates containerd docker-registry etcd-server runc containernetworking-plugins busybox-static
     btrfs-progs iproute2 nftables conntrack dbus iptables kmod mount procps socat util-linux"
 
 say() { printf 'setup: %s\n' "$*"; }

@@ -3,6 +3,8 @@
 //! `translation` turns a request into a [`ContainerSpec`](crate::launcher::ContainerSpec) and limits without touching the machine;
 //! `creation` gathers what it needs and makes the container; the other modules are about its life.
 
+mod apparmor;
+mod cdi;
 mod creation;
 mod default_mounts;
 mod exec;

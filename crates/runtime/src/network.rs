@@ -13,6 +13,7 @@ mod bridge;
 mod built_in;
 mod cidr;
 mod cni;
+mod counters;
 mod errors;
 mod namespaces;
 mod netlink;
@@ -27,6 +28,7 @@ mod settings;
 
 pub use cidr::{Cidr, InvalidCidr};
 pub use cni::{AddResult, InvalidResult};
+pub(crate) use counters::{InterfaceCounters, interface_counters};
 pub use errors::{NetworkError, NetworkFailure};
 pub use namespaces::{bring_up_loopback, create_pinned_namespace, remove_pinned_namespace};
 pub use pod_networks::PodNetworks;

@@ -33,6 +33,7 @@ pub(crate) use undo::{remove_state_folder, undo_sandbox};
 
 use crate::keeper::client::KeeperClient;
 use crate::launcher::UserNamespace;
+use crate::network::{InterfaceCounters, interface_counters};
 use crate::records::SandboxRecord;
 
 /// Name of the record in a sandbox's folder.
@@ -117,6 +118,14 @@ impl Sandbox {
 
     pub(crate) fn uses_host_network(&self) -> bool {
         self.namespace_options().network == i32::from(NamespaceMode::Node)
+    }
+
+    /// What the pod has received and sent; empty for a pod in the host's network and for one that is being removed. Blocks.
+    pub(crate) fn interface_counters(&self) -> Vec<InterfaceCounters> {
+        if self.uses_host_network() {
+            return Vec::new();
+        }
+        interface_counters(&self.namespaces().network()).unwrap_or_default()
     }
 
     pub(crate) fn namespaces(&self) -> NamespaceFiles {

@@ -3,7 +3,9 @@
 //! [`RuntimeServices::open`] reads the records and adopts running keepers; after it everything is in memory. Requests that change
 //! something run to their end also if the caller leaves: what a caller cannot know of is undone.
 
+mod cpu_rates;
 mod filters;
+mod metrics;
 mod recovery;
 mod runtime_service;
 mod statistics;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use cpu_rates::CpuRates;
 pub use transport::Serving;
 
 use crate::cgroups::CgroupLayout;

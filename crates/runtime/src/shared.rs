@@ -22,6 +22,7 @@ use crate::keeper::SealedProgram;
 use crate::launcher::capabilities::{Capability, set_of_mask};
 use crate::network::NetworkSettings;
 use crate::sandboxes::{PodNetworking, Sandbox};
+use crate::services::CpuRates;
 
 const SANDBOX: &str = "sandbox";
 const CONTAINER: &str = "container";
@@ -43,6 +44,8 @@ pub struct RuntimeOptions {
     pub network: Option<NetworkSettings>,
     /// Where streams of exec, attach and port-forward are served.
     pub streaming_address: SocketAddr,
+    /// Folders with specifications of the Container Device Interface; those of later ones win.
+    pub cdi_folders: Vec<PathBuf>,
     /// Images that image garbage collection leaves alone.
     pub pinned_images: Vec<String>,
     pub now: Now,
@@ -57,6 +60,7 @@ pub(crate) struct Shared {
     /// Capabilities of this process: no container has more.
     pub(crate) held: BTreeSet<Capability>,
     pub(crate) events: broadcast::Sender<ContainerEvent>,
+    pub(crate) cpu_rates: CpuRates,
     objects: Mutex<Objects>,
     keeper_program: Mutex<Option<Arc<SealedProgram>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -87,6 +91,7 @@ impl Shared {
             network,
             held: held_capabilities(),
             events,
+            cpu_rates: CpuRates::default(),
             objects: Mutex::default(),
             keeper_program: Mutex::default(),
             tasks: Mutex::default(),
@@ -175,6 +180,7 @@ impl Shared {
         let mut objects = self.objects.lock();
         objects.sandboxes.remove(id);
         objects.names.retain(|_, owner| owner != id);
+        self.cpu_rates.forget(id);
     }
 
     /// Forgets a container and its name.
@@ -182,6 +188,7 @@ impl Shared {
         let mut objects = self.objects.lock();
         objects.containers.remove(id);
         objects.names.retain(|_, owner| owner != id);
+        self.cpu_rates.forget(id);
     }
 
     pub(crate) fn reserve_sandbox_name(&self, name: String, id: &str) -> Result<(), ServiceError> {

@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("host", &["ports", "model", "timing", "values"]),
     ("plugins", &["grpc_socket", "ports", "model", "timing"]),
     ("outbound", &["ports", "timing", "values"]),
-    ("runtime", &["cri", "spdy", "timing", "values"]),
+    ("runtime", &["cri", "document", "spdy", "timing", "values"]),
     ("otlp", &["model", "ports"]),
     ("cluster", &["ports", "model", "timing", "values"]),
     (

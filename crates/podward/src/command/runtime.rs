@@ -18,6 +18,9 @@ const BLOCKING_THREADS: usize = 32;
 /// A keeper starts from this program also after the file was replaced by another release.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
+/// Where drivers of devices describe them, as for other runtimes.
+const CDI_FOLDERS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+
 #[derive(Debug, Args)]
 pub(super) struct RuntimeArguments {
     /// The socket to serve
@@ -43,6 +46,7 @@ pub(crate) fn runtime_options(root: &Path, state: &Path, registry_config: &Path)
         hosts_folder: Some(registry_config.to_owned()),
         network: Some(NetworkSettings::new(root.join("network"))),
         streaming_address: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
+        cdi_folders: CDI_FOLDERS.map(PathBuf::from).into(),
         pinned_images: Vec::new(),
         now: Arc::new(|| SystemClock.now().as_nanos()),
     }

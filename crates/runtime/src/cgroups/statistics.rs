@@ -5,16 +5,21 @@ use std::path::Path;
 
 use super::directories::ContainerCgroup;
 use super::layout::CgroupLayout;
+use super::pressure::Pressure;
 
 /// Cgroup v1 writes a number near 2^63 for "no limit".
 const NO_LIMIT: u64 = 1 << 62;
 
 /// Numbers without a value were not available.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupStatistics {
     pub cpu_nanoseconds: Option<u64>,
     pub memory: Option<MemoryStatistics>,
     pub processes: Option<u64>,
+    /// Cgroup v1 has no pressure.
+    pub cpu_pressure: Option<Pressure>,
+    pub memory_pressure: Option<Pressure>,
+    pub io_pressure: Option<Pressure>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +46,8 @@ impl ContainerCgroup {
         }
     }
 
-    fn read(&self, controller: &str, file: &str) -> Option<String> {
+    /// The content of a file, for example `pids.max` of `pids`.
+    pub(crate) fn read(&self, controller: &str, file: &str) -> Option<String> {
         let directory = self.directory_of(controller).ok()?;
         fs::read_to_string(Path::new(&directory).join(file)).ok()
     }
@@ -79,6 +85,7 @@ fn v1(read: impl Fn(&str, &str) -> Option<String>) -> CgroupStatistics {
         cpu_nanoseconds: number(read("cpuacct", "cpuacct.usage")),
         memory: memory(),
         processes: number(read("pids", "pids.current")),
+        ..CgroupStatistics::default()
     }
 }
 
@@ -98,7 +105,11 @@ fn v2(read: impl Fn(&str, &str) -> Option<String>) -> CgroupStatistics {
             swap_limit: number(read("memory", "memory.swap.max")),
         })
     };
+    let pressure = |controller: &str| Pressure::parse(&read(controller, &format!("{controller}.pressure"))?);
     CgroupStatistics {
+        cpu_pressure: pressure("cpu"),
+        memory_pressure: pressure("memory"),
+        io_pressure: pressure("io"),
         cpu_nanoseconds: read("cpu", "cpu.stat").map(|stat| field(&stat, "usage_usec") * 1000),
         memory: memory(),
         processes: number(read("pids", "pids.current")),
@@ -138,10 +149,13 @@ mod tests {
             ("memory.current", "1000\n"),
             ("memory.max", "max\n"),
             ("memory.stat", "anon 600\ninactive_file 2000\n"),
+            ("io.pressure", "some avg10=1.00 avg60=0.00 avg300=0.00 total=3\n"),
         ]));
         let memory = read.memory.unwrap();
         assert_eq!(read.cpu_nanoseconds, Some(7000));
         assert_eq!((memory.working_set, memory.rss, memory.limit), (0, 600, None));
+        let waited = read.io_pressure.and_then(|pressure| pressure.some).map(|some| some.total_nanoseconds);
+        assert_eq!((waited, read.cpu_pressure), (Some(3000), None));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use cri::v1::{ContainerConfig, ContainerEventType, ContainerMetadata};
 
 use super::translation::{
-    PidMode, SandboxView, TranslationInput, UserFiles, clean, pid_mode, resolve_user, security_context,
-    stop_signal, translate,
+    PidMode, SandboxView, TranslationInput, UserFiles, clean, needs_default_profile, pid_mode, resolve_user,
+    security_context, stop_signal, translate,
 };
-use super::{Container, RECORD, SPEC, STATUS, image_volumes, removal, rootfs_files};
+use super::{Container, RECORD, SPEC, STATUS, apparmor, cdi, image_volumes, removal, rootfs_files};
 use crate::cgroups::{ContainerCgroup, Placement, placement};
 use crate::errors::{ServiceError, describe};
 use crate::events;
@@ -177,7 +177,7 @@ fn prepare(
             None => make_missing_source(&mount.host_path)?,
         }
     }
-    let edits = machine::device_edits(config)?;
+    let edits = cdi::device_edits(config, &shared.options.cdi_folders)?;
     resolved.user.groups.extend(&edits.groups);
     let input = TranslationInput {
         id,
@@ -191,7 +191,7 @@ fn prepare(
         cgroup_view: machine::cgroup_view(&shared.cgroups, &cgroups, security.privileged),
         cgroups: cgroups.directories(),
         seccomp_profile: machine::seccomp_profile(&security)?,
-        apparmor: machine::apparmor(),
+        apparmor: apparmor::host(needs_default_profile(&security)?)?,
         target_pid,
         image_mounts: mounts_of_images,
         devices: devices::requested(config, security.privileged)?,

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, lgetxattr, llistxattr, lsetxattr, mknodat};
+use rustix::io::Errno;
 
 use super::VIEW_PREFIX;
 use super::rootfs_files::directory_in;
@@ -19,6 +20,8 @@ use crate::shared::Shared;
 const FAILED: &str = "ImageVolumeMountFailed";
 const DIGEST_LENGTH: usize = 16;
 const MAX_DEPTH: usize = 100;
+/// More than Linux allows for all names of a file.
+const MAX_ATTRIBUTE: usize = 64 * 1024;
 
 /// Mounts a view of an image, once per sandbox; returns the folder to mount in the container.
 pub(super) fn mount(
@@ -99,10 +102,35 @@ fn copy_content(source: &Path, target: &Path, depth: usize) -> Result<(), Servic
 fn copy_attributes(from: &Path, to: &Path) -> Result<(), ServiceError> {
     let metadata = fs::symlink_metadata(from).on_file("read", from)?;
     lchown(to, Some(metadata.uid()), Some(metadata.gid())).on_file("set owner of", to)?;
+    copy_extended_attributes(from, to)?;
     if !metadata.is_symlink() {
         // After the owner, whose change removes the bits for set-user-id.
         let mode = fs::Permissions::from_mode(metadata.mode() & 0o7777);
         fs::set_permissions(to, mode).on_file("set mode of", to)?;
+    }
+    Ok(())
+}
+
+/// Capabilities of programs, lists of access rights and attributes of users. A file system without them gets none.
+fn copy_extended_attributes(from: &Path, to: &Path) -> Result<(), ServiceError> {
+    let mut names = vec![0; MAX_ATTRIBUTE];
+    let length = match llistxattr(from, &mut names) {
+        Err(Errno::OPNOTSUPP) => return Ok(()),
+        length => length.on_file("list attributes of", from)?,
+    };
+    names.truncate(length);
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        // They belong to overlayfs, and to the container that a label was made for.
+        if name.starts_with(b"trusted.") || name == b"security.selinux" {
+            continue;
+        }
+        let mut value = vec![0; MAX_ATTRIBUTE];
+        let length = lgetxattr(from, name, &mut value).on_file("read attribute of", from)?;
+        value.truncate(length);
+        match lsetxattr(to, name, &value, XattrFlags::empty()) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            result => result.on_file("set attribute of", to)?,
+        }
     }
     Ok(())
 }
@@ -118,12 +146,22 @@ mod tests {
         fs::create_dir_all(data.join("sub")).unwrap();
         fs::write(data.join("sub/file"), "x").unwrap();
         fs::set_permissions(data.join("sub/file"), fs::Permissions::from_mode(0o640)).unwrap();
+        let attribute = |path: &Path| {
+            let mut value = [0; 8];
+            lgetxattr(path, "user.origin", &mut value).map(|length| value[..length].to_vec())
+        };
+        let has_attributes =
+            lsetxattr(data.join("sub/file"), "user.origin", b"image", XattrFlags::empty()).is_ok();
         symlink("/etc/passwd", data.join("link")).unwrap();
         symlink("/real/data", root.path().join("data")).unwrap();
         let target = root.path().join("volume");
         copy_declared(root.path(), "/data", &target).unwrap();
         assert_eq!(fs::read_to_string(target.join("sub/file")).unwrap(), "x");
         assert_eq!(fs::metadata(target.join("sub/file")).unwrap().mode() & 0o777, 0o640);
+        // Not every file system for temporary files has attributes.
+        if has_attributes {
+            assert_eq!(attribute(&target.join("sub/file")).unwrap(), b"image");
+        }
         assert_eq!(fs::read_link(target.join("link")).unwrap(), Path::new("/etc/passwd"));
         let empty = root.path().join("empty");
         copy_declared(root.path(), "/missing", &empty).unwrap();

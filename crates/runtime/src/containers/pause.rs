@@ -7,8 +7,8 @@ use crate::errors::ServiceError;
 use crate::keeper::client::{KeeperClient, KeeperClientError};
 use crate::keeper::protocol::Stdin;
 use crate::launcher::{
-    Access, ContainerSpec, DeviceNodes, FileOwners, Namespaces, NewPrivileges, PidNamespace, ProcessSpec,
-    SecurityLabel, Terminal, User, UserNamespace,
+    Access, CgroupNamespace, ContainerSpec, DeviceNodes, FileOwners, Namespaces, NewPrivileges, PidNamespace,
+    ProcessSpec, SecurityLabel, Terminal, User, UserNamespace,
 };
 use crate::sandboxes::{Sandbox, keep_namespace};
 use crate::shared::blocking;
@@ -45,7 +45,14 @@ fn spec(id: &str, root: PathBuf, user: Option<UserNamespace>) -> ContainerSpec {
         root,
         root_access: Access::ReadOnly,
         root_owners: FileOwners::Mapped,
-        namespaces: Namespaces { network: None, ipc: None, uts: None, pid: PidNamespace::New, user },
+        namespaces: Namespaces {
+            network: None,
+            ipc: None,
+            uts: None,
+            pid: PidNamespace::New,
+            cgroup: CgroupNamespace::Host,
+            user,
+        },
         mounts: Vec::new(),
         devices: DeviceNodes::None,
         masked_paths: Vec::new(),

@@ -19,7 +19,9 @@ pub(crate) use arguments::stop_signal;
 pub(crate) use mounts::clean;
 pub(crate) use namespaces::{PidMode, pid_mode};
 pub(crate) use resources::{merge, resources};
-pub(crate) use security::{AppArmorHost, SeccompChoice, seccomp_choice};
+pub(crate) use security::{
+    AppArmorHost, DEFAULT_APPARMOR_PROFILE, SeccompChoice, needs_default_profile, seccomp_choice,
+};
 pub(crate) use user::{UserFiles, resolve as resolve_user};
 
 use crate::cgroups::{DeviceAccess, DeviceRule, DeviceType, Resources, default_device_rules};
@@ -28,7 +30,7 @@ use crate::images::ImageConfig;
 use crate::launcher::capabilities::Capability;
 use crate::launcher::{
     Access, CgroupHierarchy, ContainerSpec, DeviceKind, DeviceNode, DeviceNodes, FileOwners, LimitKind,
-    ProcessSpec, ResourceLimit, Terminal, User, UserNamespace,
+    MountAttribute, ProcessSpec, ResourceLimit, Terminal, User, UserNamespace,
 };
 use crate::sandboxes::{NamespaceFiles, SandboxFiles};
 
@@ -73,6 +75,7 @@ pub(crate) struct EditedMount {
     pub(crate) source: PathBuf,
     pub(crate) destination: String,
     pub(crate) read_only: bool,
+    pub(crate) attributes: BTreeSet<MountAttribute>,
 }
 
 pub(crate) struct TranslationInput<'a> {

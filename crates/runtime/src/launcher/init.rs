@@ -17,7 +17,7 @@ use super::errors::{During, LaunchError};
 use super::identity::{self, Program};
 use super::raw::Forked;
 use super::sources::Sources;
-use super::spec::{ContainerSpec, FilesystemKind, IdMappings, ProcessSpec, Terminal};
+use super::spec::{CgroupNamespace, ContainerSpec, FilesystemKind, IdMappings, ProcessSpec, Terminal};
 use super::terminal::{self, NewTerminal};
 use super::{mounts, raw, reaper, root, user_namespace};
 
@@ -89,6 +89,12 @@ fn set_up_and_execute(
     let entry = prepare(place, channel)?;
     if has_sibling {
         expect(channel, &Order::SetUp)?;
+    }
+    if let Entry::New { spec, .. } = &entry
+        && spec.namespaces.cgroup == CgroupNamespace::New
+    {
+        // The process is in its cgroup only now, and this cgroup becomes the root of the namespace.
+        raw::unshare(libc::CLONE_NEWCGROUP).during("make", "cgroup namespace")?;
     }
     raw::reset_signals().during("reset", "signals")?;
     // Not yet a leader of anything: it was just made.

@@ -44,6 +44,7 @@ pub struct Namespaces {
     pub ipc: Option<PathBuf>,
     pub uts: Option<PathBuf>,
     pub pid: PidNamespace,
+    pub cgroup: CgroupNamespace,
     /// The pod's user namespace, which owns the namespaces above.
     pub user: Option<UserNamespace>,
 }
@@ -96,6 +97,14 @@ pub enum PidNamespace {
     New,
     Host,
     Join(PathBuf),
+}
+
+/// How a container sees the paths of cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CgroupNamespace {
+    /// Its own cgroup is the root.
+    New,
+    Host,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

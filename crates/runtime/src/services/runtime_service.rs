@@ -9,25 +9,26 @@ use cri::v1::{
     ContainerStatsResponse, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse, GetEventsRequest,
     ListContainerStatsRequest, ListContainerStatsResponse, ListContainersRequest, ListContainersResponse,
-    ListPodSandboxRequest, ListPodSandboxResponse, ListPodSandboxStatsRequest, ListPodSandboxStatsResponse,
-    PodSandboxFilter, PodSandboxStats, PodSandboxStatsFilter, PodSandboxStatsRequest,
-    PodSandboxStatsResponse, PodSandboxStatusRequest, PodSandboxStatusResponse, PortForwardRequest,
-    PortForwardResponse, RemoveContainerRequest, RemoveContainerResponse, RemovePodSandboxRequest,
-    RemovePodSandboxResponse, ReopenContainerLogRequest, ReopenContainerLogResponse, RunPodSandboxRequest,
-    RunPodSandboxResponse, RuntimeConfigRequest, RuntimeConfigResponse, StartContainerRequest,
-    StartContainerResponse, StatusRequest, StatusResponse, StopContainerRequest, StopContainerResponse,
-    StopPodSandboxRequest, StopPodSandboxResponse, StreamContainerStatsRequest, StreamContainerStatsResponse,
-    StreamContainersRequest, StreamContainersResponse, StreamPodSandboxStatsRequest,
-    StreamPodSandboxStatsResponse, StreamPodSandboxesRequest, StreamPodSandboxesResponse,
-    UpdateContainerResourcesRequest, UpdateContainerResourcesResponse, UpdatePodSandboxResourcesRequest,
-    UpdatePodSandboxResourcesResponse, UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse,
-    VersionRequest, VersionResponse,
+    ListMetricDescriptorsRequest, ListMetricDescriptorsResponse, ListPodSandboxMetricsRequest,
+    ListPodSandboxMetricsResponse, ListPodSandboxRequest, ListPodSandboxResponse, ListPodSandboxStatsRequest,
+    ListPodSandboxStatsResponse, PodSandboxFilter, PodSandboxStats, PodSandboxStatsFilter,
+    PodSandboxStatsRequest, PodSandboxStatsResponse, PodSandboxStatusRequest, PodSandboxStatusResponse,
+    PortForwardRequest, PortForwardResponse, RemoveContainerRequest, RemoveContainerResponse,
+    RemovePodSandboxRequest, RemovePodSandboxResponse, ReopenContainerLogRequest, ReopenContainerLogResponse,
+    RunPodSandboxRequest, RunPodSandboxResponse, RuntimeConfigRequest, RuntimeConfigResponse,
+    StartContainerRequest, StartContainerResponse, StatusRequest, StatusResponse, StopContainerRequest,
+    StopContainerResponse, StopPodSandboxRequest, StopPodSandboxResponse, StreamContainerStatsRequest,
+    StreamContainerStatsResponse, StreamContainersRequest, StreamContainersResponse,
+    StreamPodSandboxStatsRequest, StreamPodSandboxStatsResponse, StreamPodSandboxesRequest,
+    StreamPodSandboxesResponse, UpdateContainerResourcesRequest, UpdateContainerResourcesResponse,
+    UpdatePodSandboxResourcesRequest, UpdatePodSandboxResourcesResponse, UpdateRuntimeConfigRequest,
+    UpdateRuntimeConfigResponse, VersionRequest, VersionResponse,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
-use super::{RuntimeServices, filters, statistics, status, verbose};
+use super::{RuntimeServices, filters, metrics, statistics, status, verbose};
 use crate::containers::{
     create_container, exec_sync, published_container, published_status, remove_container, start_container,
     stop_container, update_resources,
@@ -461,6 +462,24 @@ impl RuntimeService for RuntimeServices {
         let stats = self.stats_of_sandboxes(request.into_inner().filter.unwrap_or_default()).await?;
         let message = |pod_sandbox_stats| StreamPodSandboxStatsResponse { pod_sandbox_stats };
         Ok(Response::new(in_parts(&stats, message)))
+    }
+
+    async fn list_metric_descriptors(
+        &self,
+        _: Request<ListMetricDescriptorsRequest>,
+    ) -> Result<Response<ListMetricDescriptorsResponse>, Status> {
+        Ok(Response::new(ListMetricDescriptorsResponse { descriptors: metrics::descriptors() }))
+    }
+
+    async fn list_pod_sandbox_metrics(
+        &self,
+        _: Request<ListPodSandboxMetricsRequest>,
+    ) -> Result<Response<ListPodSandboxMetricsResponse>, Status> {
+        let mut pod_metrics = Vec::new();
+        for sandbox in self.shared.sandboxes().iter().filter(|sandbox| sandbox.is_ready()) {
+            pod_metrics.push(metrics::of_sandbox(&self.shared, sandbox).await?);
+        }
+        Ok(Response::new(ListPodSandboxMetricsResponse { pod_metrics }))
     }
 
     async fn checkpoint_container(

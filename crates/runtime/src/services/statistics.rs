@@ -4,17 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cri::v1::{
-    ContainerAttributes, ContainerStats, CpuUsage, FilesystemIdentifier, FilesystemUsage,
-    LinuxPodSandboxStats, MemoryUsage, PodSandboxAttributes, PodSandboxStats, ProcessUsage, SwapUsage,
-    UInt64Value,
+    ContainerAttributes, ContainerStats, CpuUsage, FilesystemIdentifier, FilesystemUsage, IoUsage,
+    LinuxPodSandboxStats, MemoryUsage, NetworkInterfaceUsage, NetworkUsage, PodSandboxAttributes,
+    PodSandboxStats, ProcessUsage, PsiData, PsiStats, SwapUsage, UInt64Value,
 };
 
-use crate::cgroups::{CgroupStatistics, ContainerCgroup, MemoryStatistics};
+use crate::cgroups::{CgroupStatistics, ContainerCgroup, Pressure, Stall};
 use crate::containers::Container;
 use crate::errors::ServiceError;
+use crate::network::InterfaceCounters;
 use crate::records::LifeState;
 use crate::sandboxes::Sandbox;
 use crate::shared::{Shared, blocking};
+
+/// The interface that networks give every pod.
+const DEFAULT_INTERFACE: &str = "eth0";
 
 pub(super) async fn of_container(
     shared: &Arc<Shared>,
@@ -37,13 +41,20 @@ fn value(value: u64) -> Option<UInt64Value> {
     Some(UInt64Value { value })
 }
 
-fn cpu(statistics: &CgroupStatistics, timestamp: i64) -> Option<CpuUsage> {
-    let usage_core_nano_seconds = value(statistics.cpu_nanoseconds?);
-    Some(CpuUsage { timestamp, usage_core_nano_seconds, ..CpuUsage::default() })
+fn cpu(shared: &Shared, id: &str, statistics: &CgroupStatistics, timestamp: i64) -> Option<CpuUsage> {
+    let used = statistics.cpu_nanoseconds?;
+    let rate = shared.cpu_rates.record(id, timestamp, used);
+    Some(CpuUsage {
+        timestamp,
+        usage_core_nano_seconds: value(used),
+        usage_nano_cores: rate.and_then(value),
+        psi: statistics.cpu_pressure.map(psi),
+    })
 }
 
-fn memory(memory: &MemoryStatistics, timestamp: i64) -> MemoryUsage {
-    MemoryUsage {
+fn memory(statistics: &CgroupStatistics, timestamp: i64) -> Option<MemoryUsage> {
+    let memory = statistics.memory?;
+    Some(MemoryUsage {
         timestamp,
         working_set_bytes: value(memory.working_set),
         available_bytes: value(memory.limit.map_or(0, |limit| limit.saturating_sub(memory.working_set))),
@@ -51,8 +62,40 @@ fn memory(memory: &MemoryStatistics, timestamp: i64) -> MemoryUsage {
         rss_bytes: value(memory.rss),
         page_faults: value(memory.page_faults),
         major_page_faults: value(memory.major_page_faults),
-        ..MemoryUsage::default()
-    }
+        psi: statistics.memory_pressure.map(psi),
+    })
+}
+
+fn io(statistics: &CgroupStatistics, timestamp: i64) -> Option<IoUsage> {
+    Some(IoUsage { timestamp, psi: Some(psi(statistics.io_pressure?)) })
+}
+
+fn psi(pressure: Pressure) -> PsiStats {
+    let data = |stall: Stall| PsiData {
+        total: stall.total_nanoseconds,
+        avg10: stall.average_10,
+        avg60: stall.average_60,
+        avg300: stall.average_300,
+    };
+    PsiStats { full: pressure.full.map(data), some: pressure.some.map(data) }
+}
+
+/// None for a pod in the network of the host.
+fn network(interfaces: &[InterfaceCounters], timestamp: i64) -> Option<NetworkUsage> {
+    let usage = |interface: &InterfaceCounters| NetworkInterfaceUsage {
+        name: interface.name.clone(),
+        rx_bytes: value(interface.received.bytes),
+        rx_errors: value(interface.received.errors),
+        tx_bytes: value(interface.sent.bytes),
+        tx_errors: value(interface.sent.errors),
+    };
+    let (default, others): (Vec<_>, Vec<_>) =
+        interfaces.iter().partition(|interface| interface.name == DEFAULT_INTERFACE);
+    (!interfaces.is_empty()).then(|| NetworkUsage {
+        timestamp,
+        default_interface: default.first().map(|interface| usage(interface)),
+        interfaces: others.into_iter().map(usage).collect(),
+    })
 }
 
 fn read_container(shared: &Shared, container: &Container) -> ContainerStats {
@@ -84,11 +127,11 @@ fn read_container(shared: &Shared, container: &Container) -> ContainerStats {
             labels: record.config.labels.clone(),
             annotations: record.config.annotations.clone(),
         }),
-        cpu: cpu(&statistics, now),
-        memory: statistics.memory.map(|found| memory(&found, now)),
+        cpu: cpu(shared, &record.id, &statistics, now),
+        memory: memory(&statistics, now),
         writable_layer: layer,
         swap,
-        io: None,
+        io: io(&statistics, now),
     }
 }
 
@@ -104,12 +147,12 @@ fn read_sandbox(shared: &Shared, sandbox: &Sandbox) -> PodSandboxStats {
     let parent = record.cgroup.parent().unwrap_or(Path::new(""));
     let statistics = ContainerCgroup::at(&shared.cgroups, parent).statistics();
     let linux = LinuxPodSandboxStats {
-        cpu: cpu(&statistics, now),
-        memory: statistics.memory.map(|found| memory(&found, now)),
-        network: None,
+        cpu: cpu(shared, &record.id, &statistics, now),
+        memory: memory(&statistics, now),
+        network: network(&sandbox.interface_counters(), now),
         process: Some(ProcessUsage { timestamp: now, process_count }),
         containers: running.map(|container| read_container(shared, container)).collect(),
-        io: None,
+        io: io(&statistics, now),
     };
     PodSandboxStats {
         attributes: Some(PodSandboxAttributes {

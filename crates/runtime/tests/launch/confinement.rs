@@ -97,6 +97,23 @@ fn local_profile_refuses_its_system_calls() {
 
 #[test]
 #[ignore = "needs root"]
+fn own_cgroup_namespace_hides_the_paths_of_the_host() {
+    let mut pod = Pod::new();
+    let script = "busybox cut -d: -f3 /proc/self/cgroup | busybox sort -u";
+    let mut spec = pod.spec(&format!("{script}; sleep 100"));
+    spec.namespaces.cgroup = CgroupNamespace::New;
+    pod.run(&spec);
+    let (_, in_exec) = pod.exec(&spec.id, process(script)).unwrap();
+    assert_eq!(pod.log(&spec.id), "/\n");
+    // A process that is executed later has a cgroup of its own in one hierarchy.
+    assert!(in_exec.lines().all(|path| path == "/" || path.starts_with("/exec-")), "{in_exec}");
+    let shared = pod.spec(script);
+    let (_, output) = pod.output(&shared);
+    assert!(output.contains(&shared.id), "{output}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn masked_and_read_only_paths_are_enforced() {
     let mut pod = Pod::new();
     let mut spec = pod.spec(

@@ -105,6 +105,7 @@ impl Pod {
                 ipc: None,
                 uts: None,
                 pid: PidNamespace::New,
+                cgroup: CgroupNamespace::Host,
                 user: None,
             },
             mounts: default_mounts(hierarchies, MountAccess::ReadOnly),

@@ -45,7 +45,8 @@ pub(crate) fn make_namespaces(pod: &mut Pod) -> Pinned {
 pub(crate) fn spec_in(pod: &mut Pod, pinned: &Pinned, script: &str) -> ContainerSpec {
     let mut spec = pod.spec(script);
     let PodNamespaces { user, network, ipc, uts } = pinned.0.clone();
-    spec.namespaces = Namespaces { network, ipc, uts, pid: PidNamespace::New, user };
+    spec.namespaces =
+        Namespaces { network, ipc, uts, pid: PidNamespace::New, cgroup: CgroupNamespace::Host, user };
     spec.root_owners = FileOwners::Mapped;
     spec
 }

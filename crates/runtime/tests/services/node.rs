@@ -77,6 +77,7 @@ impl Node {
             hosts_folder: None,
             network: self.network.clone(),
             streaming_address: "127.0.0.1:0".parse().unwrap(),
+            cdi_folders: vec![self.folder.path().join("cdi")],
             pinned_images: Vec::new(),
             now: Arc::new(now),
         })

@@ -149,16 +149,44 @@ async fn host_network_pod_sees_the_interfaces_of_the_node() {
     let sandbox = node.run_sandbox(&config).await;
     let status = node.sandbox_status(&sandbox).await;
     assert_eq!(status.network.unwrap().ip, "");
-    let mut container = node.container_config("main", "ls /sys/class/net");
+    let mut container =
+        node.container_config("main", "busybox readlink /proc/self/ns/net; cat /proc/net/dev | wc -l");
     let options = security(&mut container).namespace_options.as_mut().unwrap();
     options.network = NamespaceMode::Node.into();
     let (_, seen) = node.output(&sandbox, &container).await;
-    let mut here: Vec<String> = fs::read_dir("/sys/class/net")
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
-    here.sort_unstable();
-    assert_eq!(seen.split_whitespace().collect::<Vec<_>>(), here);
+    // Other tests make and remove interfaces meanwhile.
+    let here = fs::read_link("/proc/self/ns/net").unwrap();
+    let (namespace, interfaces) = seen.split_once('\n').unwrap();
+    assert_eq!(namespace, here.to_string_lossy());
+    assert!(interfaces.trim().parse::<usize>().unwrap() > 2, "{seen}");
+    node.remove_sandbox(&sandbox).await;
+    node.assert_empty();
+}
+
+#[tokio::test]
+#[ignore = "needs root"]
+async fn device_of_a_driver_appears_with_its_edits() {
+    let node = Node::start().await;
+    let folder = node.folder.path().join("cdi");
+    fs::create_dir(&folder).unwrap();
+    fs::write(node.folder.path().join("driver-file"), "from the driver\n").unwrap();
+    let text = format!(
+        "cdiVersion: 0.6.0\nkind: vendor.test/device\ndevices:\n- name: one\n  containerEdits:\n    env: [DEVICE=one]\n\
+         \x20   deviceNodes: [{{path: /dev/one, hostPath: /dev/zero}}]\n    mounts:\n\
+         \x20   - {{hostPath: {}/driver-file, containerPath: /driver/file, options: [ro, bind]}}\n    additionalGids: [77]\n",
+        node.folder.path().display()
+    );
+    fs::write(folder.join("device.yaml"), text).unwrap();
+    let sandbox = node.run_sandbox(&node.sandbox_config("a")).await;
+    let script = "echo $DEVICE; cat /driver/file; head -c 3 /dev/one | wc -c; id -G; touch /driver/file";
+    let mut config = node.container_config("main", script);
+    config.cdi_devices = vec![CdiDevice { name: "vendor.test/device=one".to_owned() }];
+    let (_, seen) = node.output(&sandbox, &config).await;
+    assert!(seen.starts_with("one\nfrom the driver\n3\n0 77\n"), "{seen}");
+    assert!(seen.contains("Read-only file system"), "{seen}");
+    config.cdi_devices = vec![CdiDevice { name: "vendor.test/device=two".to_owned() }];
+    let refused = node.create(&sandbox, &config).await.unwrap_err();
+    assert!(refused.message().contains("vendor.test/device=two"), "{refused}");
     node.remove_sandbox(&sandbox).await;
     node.assert_empty();
 }

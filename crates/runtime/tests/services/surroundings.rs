@@ -24,6 +24,30 @@ fn in_own_network(test: impl Future<Output = ()> + Send + 'static) {
     thread.join().unwrap();
 }
 
+/// Statistics and metrics have the pod's interface, and each metric has the labels of its description.
+async fn check_network_statistics(node: &Node, sandbox: &str) {
+    let request = PodSandboxStatsRequest { pod_sandbox_id: sandbox.to_owned() };
+    let stats = node.runtime().pod_sandbox_stats(request).await.unwrap().into_inner().stats.unwrap();
+    let interface = stats.linux.unwrap().network.unwrap().default_interface.unwrap();
+    assert_eq!(interface.name, "eth0");
+    let request = ListMetricDescriptorsRequest {};
+    let descriptors = node.runtime().list_metric_descriptors(request).await.unwrap().into_inner().descriptors;
+    let request = ListPodSandboxMetricsRequest {};
+    let pods = node.runtime().list_pod_sandbox_metrics(request).await.unwrap().into_inner().pod_metrics;
+    let pod = pods.iter().find(|pod| pod.pod_sandbox_id == sandbox).unwrap();
+    assert_eq!(pod.container_metrics.len(), 1, "{pod:?}");
+    let container = pod.container_metrics.first().unwrap();
+    for metric in pod.metrics.iter().chain(&container.metrics) {
+        let description = descriptors.iter().find(|found| found.name == metric.name);
+        assert_eq!(description.unwrap().label_keys.len(), metric.label_values.len(), "{metric:?}");
+    }
+    let has = |metrics: &[Metric], name: &str| metrics.iter().any(|metric| metric.name == name);
+    assert!(has(&pod.metrics, "container_network_receive_bytes_total"), "{pod:?}");
+    for name in ["container_memory_working_set_bytes", "container_processes", "container_fs_usage_bytes"] {
+        assert!(has(&container.metrics, name), "{name} is missing: {container:?}");
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn pod_gets_an_address_and_returns_it() {
@@ -44,6 +68,7 @@ fn pod_gets_an_address_and_returns_it() {
         let id = node.run(&first, &node.container_config("main", "sleep 1000")).await;
         let seen = node.exec_output(&id, "ip addr show eth0").await;
         assert!(seen.contains(&one), "{seen}");
+        check_network_statistics(&node, &first).await;
         let status = node.runtime().status(StatusRequest::default()).await.unwrap().into_inner();
         assert!(status.status.unwrap().conditions.iter().all(|condition| condition.status));
         node.restart().await;

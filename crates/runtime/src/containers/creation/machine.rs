@@ -1,19 +1,15 @@
 //! Facts about this machine that the translation needs.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
 
-use cri::v1::{ContainerConfig, LinuxContainerSecurityContext};
+use cri::v1::LinuxContainerSecurityContext;
 
 use crate::cgroups::{CgroupLayout, ContainerCgroup};
-use crate::containers::translation::{AppArmorHost, CgroupView, DeviceEdits, SeccompChoice, seccomp_choice};
+use crate::containers::translation::{CgroupView, SeccompChoice, seccomp_choice};
 use crate::errors::ServiceError;
 use crate::launcher::CgroupHierarchy;
 use crate::launcher::seccomp::MAX_PROFILE_BYTES;
-
-const CDI_ANNOTATION: &str = "cdi.k8s.io/";
 
 pub(super) fn cgroup_view(layout: &CgroupLayout, cgroup: &ContainerCgroup, privileged: bool) -> CgroupView {
     match layout {
@@ -42,24 +38,4 @@ pub(super) fn seccomp_profile(
     let file = fs::File::open(&path).map_err(problem)?;
     file.take(MAX_PROFILE_BYTES as u64 + 1).read_to_end(&mut text).map_err(problem)?;
     Ok(Some(text))
-}
-
-pub(super) fn apparmor() -> AppArmorHost {
-    let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
-    if enabled.trim() != "Y" || !Path::new("/sys/kernel/security/apparmor").exists() {
-        return AppArmorHost::default();
-    }
-    let loaded = fs::read_to_string("/sys/kernel/security/apparmor/profiles").unwrap_or_default();
-    // Each line is a name and a mode in parentheses.
-    let name = |line: &str| line.rsplit_once(" (").map(|(name, _)| name.to_owned());
-    AppArmorHost { enabled: true, profiles: loaded.lines().filter_map(name).collect::<BTreeSet<_>>() }
-}
-
-/// Additions of the drivers of requested devices.
-pub(super) fn device_edits(config: &ContainerConfig) -> Result<DeviceEdits, ServiceError> {
-    let annotated = config.annotations.keys().any(|key| key.starts_with(CDI_ANNOTATION));
-    if !config.cdi_devices.is_empty() || annotated {
-        return Err(ServiceError::setting("CDI_devices", "CDI devices are not supported yet"));
-    }
-    Ok(DeviceEdits::default())
 }

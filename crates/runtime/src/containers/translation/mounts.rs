@@ -32,7 +32,8 @@ pub(super) fn mounts(
     }
     for mount in &input.edits.mounts {
         let access = if mount.read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
-        requested.push(bind(&mount.destination, mount.source.clone(), Propagation::Private, access)?);
+        let made = bind(&mount.destination, mount.source.clone(), Propagation::Private, access)?;
+        requested.push(MountSpec { attributes: mount.attributes.clone(), ..made });
     }
     let taken: BTreeSet<PathBuf> = requested.iter().map(|mount| mount.destination.clone()).collect();
     let own_devices = taken.contains(Path::new(DEV));

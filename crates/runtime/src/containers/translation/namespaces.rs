@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use cri::v1::{LinuxContainerSecurityContext, NamespaceMode, NamespaceOption};
 
-use super::TranslationInput;
+use super::{CgroupView, TranslationInput};
 use crate::errors::ServiceError;
-use crate::launcher::{Namespaces, PidNamespace};
+use crate::launcher::{CgroupNamespace, Namespaces, PidNamespace};
 
 /// Which PID namespace a container has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +68,17 @@ pub(super) fn namespaces(
         ipc: (sandbox.options.ipc != node).then(|| sandbox.namespaces.ipc()),
         uts: own_network.then(|| sandbox.namespaces.uts()),
         pid,
+        cgroup: cgroup_namespace(&input.cgroup_view, security.privileged),
         user: sandbox.user.clone(),
     })
+}
+
+/// As in containerd: on cgroup v1 programs expect the paths of the host, and a privileged container sees the node's hierarchy.
+fn cgroup_namespace(view: &CgroupView, privileged: bool) -> CgroupNamespace {
+    match view {
+        CgroupView::V2(_) if !privileged => CgroupNamespace::New,
+        CgroupView::V1(_) | CgroupView::V2(_) => CgroupNamespace::Host,
+    }
 }
 
 /// Network and IPC namespaces are the sandbox's. A request that wants the node's in a pod with its own could not be fulfilled.

@@ -128,21 +128,30 @@ fn filter(
     Filter::compile(&profile).map(Some).map_err(|error| problem(&error))
 }
 
-fn apparmor_label(
-    security: &LinuxContainerSecurityContext,
-    host: &AppArmorHost,
-) -> Result<SecurityLabel, ServiceError> {
+/// The AppArmor profile that a request chooses; none if it does not choose.
+fn apparmor_choice(security: &LinuxContainerSecurityContext) -> Result<Option<ProfileChoice>, ServiceError> {
     if security.privileged {
-        return Ok(SecurityLabel::None);
+        return Ok(Some(ProfileChoice::Unconfined));
     }
-    let choice = match (&security.apparmor, security.apparmor_profile.as_str()) {
+    Ok(match (&security.apparmor, security.apparmor_profile.as_str()) {
         (Some(profile), _) => Some(profile_choice(APPARMOR, profile)?),
         (None, "") => None,
         (None, "runtime/default") => Some(ProfileChoice::RuntimeDefault),
         (None, "unconfined") => Some(ProfileChoice::Unconfined),
         (None, name) => Some(ProfileChoice::Localhost(name.to_owned())),
-    };
-    let named = match choice {
+    })
+}
+
+/// Whether the container gets the default profile of AppArmor, where there is AppArmor.
+pub(crate) fn needs_default_profile(security: &LinuxContainerSecurityContext) -> Result<bool, ServiceError> {
+    Ok(matches!(apparmor_choice(security)?, None | Some(ProfileChoice::RuntimeDefault)))
+}
+
+fn apparmor_label(
+    security: &LinuxContainerSecurityContext,
+    host: &AppArmorHost,
+) -> Result<SecurityLabel, ServiceError> {
+    let named = match apparmor_choice(security)? {
         Some(ProfileChoice::Unconfined) => return Ok(SecurityLabel::None),
         None if !host.enabled => return Ok(SecurityLabel::None),
         None | Some(ProfileChoice::RuntimeDefault) => DEFAULT_APPARMOR_PROFILE.to_owned(),

@@ -9,7 +9,7 @@ use cri::v1::{
 
 use super::*;
 use crate::launcher::capabilities::{mask, set_of_mask};
-use crate::launcher::{MountAccess, MountSource, NewPrivileges, PidNamespace, Propagation};
+use crate::launcher::{CgroupNamespace, MountAccess, MountSource, NewPrivileges, PidNamespace, Propagation};
 
 /// Everything that a test changes.
 struct Case {
@@ -224,6 +224,9 @@ fn cgroup_version_2_shows_the_own_cgroup_only() {
     let made = spec.mounts.iter().find(|mount| mount.destination == Path::new("/sys/fs/cgroup")).unwrap();
     let source = MountSource::Bind { path: "/sys/fs/cgroup/c".into(), propagation: Propagation::Private };
     assert_eq!((&made.source, made.access), (&source, MountAccess::ReadOnly));
+    assert_eq!(spec.namespaces.cgroup, CgroupNamespace::New);
+    case.cgroup_v2 = false;
+    assert_eq!(case.spec().namespaces.cgroup, CgroupNamespace::Host);
 }
 
 #[test]
