@@ -88,7 +88,7 @@ fn container_sees_what_runc_shows() {
     }
 }
 
-/// What a process that is executed in a running container sees.
+/// A process that is executed in a running container sees the same of itself.
 #[test]
 #[ignore = "needs Debian packages"]
 fn exec_sees_what_runc_shows() {

@@ -1,4 +1,4 @@
-//! What ginkgo reports of a run, from its JSON.
+//! The report of a run, from the JSON of ginkgo.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
