@@ -147,6 +147,12 @@ pub fn depends_on_labels(rejection: &Rejection) -> bool {
     rejection.reason == affinity::NODE_AFFINITY
 }
 
+/// Whether a rejection is due to a lack of CPUs, memory or devices, which removed pods may still release.
+pub fn lacks_managed_resources(rejection: &Rejection) -> bool {
+    let reasons = ["SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"];
+    reasons.contains(&rejection.reason.as_str())
+}
+
 /// The first resource of which not enough is free for the pod.
 pub fn first_insufficient_resource(pod: &Pod, inputs: &AdmissionInputs<'_>) -> Option<String> {
     fit::insufficient_resources(pod, inputs).into_iter().find_map(|failure| match failure {

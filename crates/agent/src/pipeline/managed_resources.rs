@@ -179,6 +179,13 @@ impl ManagedResources {
         }
     }
 
+    /// Whether a pod has particular CPUs, memory or devices.
+    #[must_use]
+    pub fn owns(&self, uid: &PodUid) -> bool {
+        let owners = [self.cpus.owners(uid), self.memory.owners(uid), self.devices.owners(uid)];
+        owners.iter().any(|containers| !containers.is_empty())
+    }
+
     /// Releases the resources of all containers for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&PodUid, &str) -> bool) {
         if self.cpus.is_enabled() {

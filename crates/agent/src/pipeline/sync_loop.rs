@@ -9,6 +9,7 @@
 //! | kill requests | the agent ends a pod: node shutdown or eviction | kills |
 //! | allocations by device plugins | a pod that waited for its devices may start | admissions |
 //! | terminated preemption victims | a critical pod may start | preemptions |
+//! | terminated removed pods | a pod that lacked CPUs, memory or devices may start | releases |
 //! | the Node object, read again | a rejected pod may match the node after all | readmissions |
 //! | housekeeping, every 2 s | sweep orphans | cleanups |
 //!
@@ -20,6 +21,7 @@ mod cgroup_list;
 mod handlers;
 mod idle_sweeps;
 mod pending_admissions;
+mod pending_releases;
 mod preemption;
 mod readmission;
 mod resizes;
@@ -54,6 +56,7 @@ use crate::pipeline::requeues::RequeueReceiver;
 use crate::pipeline::tables::{Reader, Writer};
 use idle_sweeps::IdleSweeps;
 use pending_admissions::PendingAdmissions;
+use pending_releases::PendingReleases;
 use preemption::PendingPreemptions;
 use readmission::PendingReadmissions;
 use resizes::PendingResizes;
@@ -112,6 +115,7 @@ pub struct SyncLoop {
     admissions: PendingAdmissions,
     preemptions: PendingPreemptions,
     readmissions: PendingReadmissions,
+    releases: PendingReleases,
     /// The Node object that was read for the pod being readmitted.
     fresh_node: Option<NodeView>,
     worker_changes: watch::Receiver<u64>,
@@ -132,6 +136,7 @@ impl SyncLoop {
             admissions: PendingAdmissions::default(),
             preemptions: PendingPreemptions::default(),
             readmissions: PendingReadmissions::default(),
+            releases: PendingReleases::default(),
             fresh_node: None,
         }
     }
@@ -186,7 +191,10 @@ impl SyncLoop {
             Some(result) = inputs.probes.recv() => self.on_probe(&result),
             () = sleep_until(next_due) => self.handle_requeues(),
             () = sleep_until(preemption_due) => self.handle_preemptions(),
-            Ok(()) = self.worker_changes.changed(), if preemption_due.is_some() => self.handle_preemptions(),
+            Ok(()) = self.worker_changes.changed(), if preemption_due.is_some() || !self.releases.is_empty() => {
+                self.handle_preemptions();
+                self.handle_releases();
+            }
             Some(step) = self.admissions.next() => self.handle_admission(step),
             Some((uid, node)) = self.readmissions.next() => self.handle_readmission(&uid, node),
             _ = housekeeping.tick() => self.handle_pod_cleanups().await,

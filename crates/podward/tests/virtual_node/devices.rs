@@ -146,6 +146,51 @@ async fn pod_deleted_while_the_agent_is_down_releases_its_devices() {
 }
 
 #[tokio::test]
+async fn replaced_pod_waits_for_the_device_of_its_predecessor() {
+    let node = VirtualNode::started();
+    let plugin = plugin(&node, &["a"], DevicePluginOptions::default()).await;
+    node.write("one.json", &with_devices("one", "uid-old", 1));
+    node.until_running("uid-old").await;
+    // The removed pod still runs when its successor is admitted.
+    node.write("one.json", &with_devices("one", "uid-new", 1));
+    node.until_running("uid-new").await;
+    assert_eq!(devices(&node, "uid-new", "main").as_deref(), Some("a"));
+    node.until_gone("uid-old").await;
+    assert_eq!(plugin.calls_of(DeviceCall::Allocate), [["a"], ["a"]]);
+    // Without a removed pod, a lack of devices is final.
+    node.write("late.json", &with_devices("late", "uid-late", 1));
+    until_rejected(&node, "uid-late").await;
+}
+
+#[tokio::test]
+async fn finished_pod_stays_finished_without_its_plugin() {
+    let (mut node, cluster) = (VirtualNode::new(), Cluster::default());
+    node.cluster = Some(cluster.clone());
+    node.start_agent();
+    let mut plugin = plugin(&node, &["a"], DevicePluginOptions::default()).await;
+    let mut job = with_devices("job", "uid-job", 1);
+    job["spec"]["restartPolicy"] = json!("Never");
+    cluster.pods.put(job);
+    node.until_running("uid-job").await;
+    node.runtime.exit_container(&node.running("uid-job", "main"), Exit::code(0));
+    let phase = |name: &str| cluster.pods.pod(name).map(|pod| pod["status"]["phase"].clone());
+    eventually("the pod has succeeded", TIMEOUT, async || {
+        anyhow::ensure!(phase("job") == Some(json!("Succeeded")), "{:?}", phase("job"));
+        Ok(())
+    })
+    .await
+    .unwrap();
+    plugin.stop();
+    node.restart_agent().await;
+    // Pods are admitted in their order: the job has been handled when a later pod runs.
+    cluster.pods.put(pod("later", "uid-later", &["main"]));
+    node.until_running("uid-later").await;
+    assert_eq!(phase("job"), Some(json!("Succeeded")));
+    assert!(cluster.events("UnexpectedAdmissionError").is_empty());
+    assert_eq!(node.containers("uid-job").len(), 1, "the pod was started again");
+}
+
+#[tokio::test]
 async fn app_container_reuses_the_device_of_an_init_container() {
     let node = VirtualNode::started();
     let _plugin = plugin(&node, &["a"], DevicePluginOptions::default()).await;

@@ -104,7 +104,7 @@ impl SyncLoop {
         let pod = self.deps.desired.reader().get(&pod.uid).unwrap_or(pod);
         match attempt {
             AdmissionAttempt::First => self.dispatch_or_defer(&pod, result),
-            AdmissionAttempt::Final => self.dispatch(&pod, result),
+            AdmissionAttempt::Final => self.dispatch_or_wait(&pod, result),
         }
     }
 

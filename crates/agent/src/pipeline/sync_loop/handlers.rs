@@ -73,6 +73,14 @@ impl SyncLoop {
     pub(super) fn dispatch_or_defer(&mut self, pod: &Arc<Pod>, admission: Result<(), Rejection>) {
         match admission {
             Err(rejection) if self.defer_for_readmission(pod, &rejection) => {}
+            admission => self.dispatch_or_wait(pod, admission),
+        }
+    }
+
+    /// Like [`Self::dispatch`], but a pod that lacks resources waits for removed pods that still use some.
+    pub(super) fn dispatch_or_wait(&mut self, pod: &Arc<Pod>, admission: Result<(), Rejection>) {
+        match admission {
+            Err(rejection) if self.defer_for_release(&pod.uid, &rejection) => {}
             admission => self.dispatch(pod, admission),
         }
     }
@@ -86,9 +94,12 @@ impl SyncLoop {
         }
     }
 
-    /// Whether a pod has no worker yet because it waits for devices, for preemption victims or for readmission.
+    /// Whether a pod has no worker yet because it waits for devices, for preemption victims, for readmission or for removed pods.
     pub(super) fn is_waiting(&self, uid: &PodUid) -> bool {
-        self.admissions.holds(uid) || self.preemptions.holds(uid) || self.readmissions.holds(uid)
+        self.admissions.holds(uid)
+            || self.preemptions.holds(uid)
+            || self.readmissions.holds(uid)
+            || self.releases.holds(uid)
     }
 
     /// Drops a pod from all waits before its start.
@@ -96,6 +107,7 @@ impl SyncLoop {
         self.admissions.remove(uid);
         self.preemptions.remove(uid);
         self.readmissions.remove(uid);
+        self.releases.remove(uid);
     }
 
     /// Removes pods that their source no longer has, and stops them through their workers.

@@ -83,7 +83,7 @@ impl SyncLoop {
         let admission = self.admit_allocated(&pod, AdmissionAttempt::Final);
         self.fresh_node = None;
         if let Some(admission) = admission {
-            self.dispatch(&pod, admission);
+            self.dispatch_or_wait(&pod, admission);
         }
     }
 }
