@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use model::{AllocatedDevices, NumaMask, Pod, PodUid};
+use model::{AllocatedDevices, NumaMask, PluginDevice, Pod, PodUid};
 
 pub use choice::{DeviceChoice, DeviceChoiceError};
 pub use inventory::{DeviceCount, Inventory};
@@ -108,10 +108,14 @@ impl DeviceState {
         self.reusable.of(uid, resource)
     }
 
-    /// Healthy devices without an owner.
-    pub(crate) fn available(&self, resource: &str) -> BTreeSet<String> {
-        let used = self.records.used(resource);
-        let healthy = self.inventory.healthy(resource).into_iter().flatten();
-        healthy.filter(|id| !used.contains(id.as_str())).cloned().collect()
+    /// The healthy devices without an owner, in the order of their ids. Both lists are read side by side, because they may name
+    /// thousands of devices.
+    pub(crate) fn available(&self, resource: &str) -> Vec<&PluginDevice> {
+        let mut used = self.records.used(resource).peekable();
+        let is_free = |device: &&PluginDevice| {
+            while used.next_if(|id| *id < device.id.as_str()).is_some() {}
+            used.peek() != Some(&device.id.as_str())
+        };
+        self.inventory.healthy_devices(resource).filter(is_free).collect()
     }
 }

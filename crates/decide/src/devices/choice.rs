@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use model::NumaMask;
+use model::{NumaMask, PluginDevice};
 
 use super::{DeviceRequest, DeviceState};
 use crate::go_text::quoted;
@@ -124,7 +124,7 @@ fn choose_new(
         return Ok(DeviceChoice { certain, size, ..DeviceChoice::default() });
     }
     let mut available = state.available(request.resource);
-    available.retain(|id| !certain.contains(id));
+    available.retain(|device| !certain.contains(&device.id));
     if available.len() < missing {
         return Err(DeviceChoiceError::Unavailable {
             resource: request.resource.to_owned(),
@@ -132,42 +132,46 @@ fn choose_new(
             available: available.len(),
         });
     }
-    let groups = Alignment::of(state, request.resource, &available, mask);
+    let mask = mask.filter(|_| state.inventory.has_topology(request.resource));
+    let groups = Alignment::of(&available, mask);
     if missing < groups.aligned.len() {
-        let open = groups.aligned.iter().cloned().collect();
-        return Ok(DeviceChoice { certain, size, open, fallback: groups.aligned });
+        let open = ids(&groups.aligned);
+        return Ok(DeviceChoice { certain, size, open, fallback: ids(&groups.aligned) });
     }
-    certain.extend(groups.aligned);
-    let fallback = [groups.unaligned, groups.without_nodes].concat();
-    Ok(DeviceChoice { certain, size, open: available, fallback })
+    certain.extend(ids::<Vec<_>>(&groups.aligned));
+    let fallback = ids(&[groups.unaligned, groups.without_nodes].concat());
+    Ok(DeviceChoice { certain, size, open: ids(&available), fallback })
 }
 
 /// Free devices by their relation to the topology hint.
 #[derive(Default)]
-struct Alignment {
-    aligned: Vec<String>,
-    unaligned: Vec<String>,
-    without_nodes: Vec<String>,
+struct Alignment<'a> {
+    aligned: Vec<&'a PluginDevice>,
+    unaligned: Vec<&'a PluginDevice>,
+    without_nodes: Vec<&'a PluginDevice>,
 }
 
-impl Alignment {
-    fn of(state: &DeviceState, resource: &str, available: &BTreeSet<String>, mask: Option<NumaMask>) -> Self {
-        let mask = mask.filter(|_| state.inventory.has_topology(resource));
+impl<'a> Alignment<'a> {
+    /// `mask` is the hint, if the resource has a topology.
+    fn of(available: &[&'a PluginDevice], mask: Option<NumaMask>) -> Self {
         let Some(mask) = mask else {
-            return Self { without_nodes: available.iter().cloned().collect(), ..Self::default() };
+            return Self { without_nodes: available.to_vec(), ..Self::default() };
         };
         let mut groups = Self::default();
-        for id in available {
-            let nodes = state.inventory.device(resource, id).map(|device| device.nodes.as_slice());
-            let group = match nodes.unwrap_or_default() {
+        for device in available {
+            let group = match device.nodes.as_slice() {
                 [] => &mut groups.without_nodes,
                 nodes if touches(mask, nodes) => &mut groups.aligned,
                 _ => &mut groups.unaligned,
             };
-            group.push(id.clone());
+            group.push(device);
         }
         groups
     }
+}
+
+fn ids<C: FromIterator<String>>(devices: &[&PluginDevice]) -> C {
+    devices.iter().map(|device| device.id.clone()).collect()
 }
 
 /// Whether any of the nodes is in the mask.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Container;
-use model::{NumaMask, Pod, ProviderHints, ResourceHints, TopologyHint};
+use model::{NumaMask, PluginDevice, Pod, ProviderHints, ResourceHints, TopologyHint};
 
 use super::DeviceState;
 use super::choice::touches;
@@ -48,36 +48,37 @@ impl DeviceState {
         if !self.inventory.has_topology(resource) {
             return ResourceHints::NoPreference;
         }
+        let devices = |ids: &BTreeSet<String>| -> Vec<&PluginDevice> {
+            ids.iter().filter_map(|id| self.inventory.device(resource, id)).collect()
+        };
         if !own.is_empty() {
             return match own.len() == count {
-                true => self.hints_from(resource, count, own, &BTreeSet::new(), machine),
+                true => self.hints_from(resource, count, (&devices(own), &[]), machine),
                 false => ResourceHints::OneOf(Vec::new()),
             };
         }
-        let available = self.available(resource);
-        let reusable = self.reusable(&pod.uid, resource);
-        if available.union(&reusable).count() < count {
+        let mut usable = self.available(resource);
+        let mut reusable = self.reusable(&pod.uid, resource);
+        let reused = devices(&reusable);
+        reusable.retain(|id| usable.binary_search_by(|free| free.id.cmp(id)).is_err());
+        if usable.len() + reusable.len() < count {
             return ResourceHints::OneOf(Vec::new());
         }
-        self.hints_from(resource, count, &available, &reusable, machine)
+        usable.extend(devices(&reusable));
+        self.hints_from(resource, count, (&usable, &reused), machine)
     }
 
     fn hints_from(
         &self,
         resource: &str,
         count: usize,
-        available: &BTreeSet<String>,
-        reusable: &BTreeSet<String>,
+        (usable, reused): (&[&PluginDevice], &[&PluginDevice]),
         machine: NumaMask,
     ) -> ResourceHints {
-        let nodes_of = |id: &String| {
-            let device = self.inventory.device(resource, id);
-            device.map(|device| device.nodes.as_slice()).filter(|nodes| !nodes.is_empty())
-        };
         // Thousands of devices are near a few sets of nodes, and eight nodes have 255 masks.
-        let all = count_by_nodes(self.inventory.devices(resource).map(|device| device.nodes.as_slice()));
-        let usable = count_by_nodes(available.union(reusable).filter_map(nodes_of));
-        let reused = count_by_nodes(reusable.iter().filter_map(nodes_of));
+        let all = count_by_nodes(self.inventory.devices(resource));
+        let usable = count_by_nodes(usable.iter().copied());
+        let reused = count_by_nodes(reused.iter().copied());
         let near = |counts: &BTreeMap<&[i64], usize>, mask: NumaMask| -> usize {
             counts.iter().filter(|(nodes, _)| touches(mask, nodes)).map(|(_, count)| count).sum()
         };
@@ -96,10 +97,11 @@ impl DeviceState {
     }
 }
 
-fn count_by_nodes<'a>(devices: impl Iterator<Item = &'a [i64]>) -> BTreeMap<&'a [i64], usize> {
+/// Devices without nodes are left out.
+fn count_by_nodes<'a>(devices: impl Iterator<Item = &'a PluginDevice>) -> BTreeMap<&'a [i64], usize> {
     let mut counts = BTreeMap::new();
-    for nodes in devices {
-        *counts.entry(nodes).or_default() += 1;
+    for device in devices.filter(|device| !device.nodes.is_empty()) {
+        *counts.entry(device.nodes.as_slice()).or_default() += 1;
     }
     counts
 }

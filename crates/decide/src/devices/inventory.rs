@@ -69,6 +69,13 @@ impl Inventory {
         self.resources.get(resource).map(|known| &known.healthy)
     }
 
+    /// The healthy devices of a resource; none after its plugin has stopped.
+    pub fn healthy_devices(&self, resource: &str) -> impl Iterator<Item = &PluginDevice> {
+        let running = self.resources.get(resource).filter(|known| !known.healthy.is_empty());
+        let reported = running.into_iter().flat_map(|known| known.reported.values());
+        reported.filter(|device| device.is_healthy())
+    }
+
     /// All healthy devices with their resource.
     pub fn all_healthy(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
         self.resources.iter().map(|(resource, known)| (resource.as_str(), &known.healthy))

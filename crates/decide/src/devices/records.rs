@@ -109,9 +109,9 @@ impl DeviceRecords {
         merged
     }
 
-    /// Devices with an owner.
-    pub fn used(&self, resource: &str) -> BTreeSet<&str> {
-        self.owners.get(resource).into_iter().flat_map(BTreeMap::keys).map(String::as_str).collect()
+    /// Devices with an owner, in the order of their ids.
+    pub fn used(&self, resource: &str) -> impl Iterator<Item = &str> {
+        self.owners.get(resource).into_iter().flat_map(BTreeMap::keys).map(String::as_str)
     }
 
     /// Number of devices with an owner, by resource.

@@ -125,7 +125,7 @@ fn app_containers_reuse_devices_of_init_containers_but_not_of_sidecars() {
     assert_eq!(run(&mut state, "init", 1), ["a"]);
     assert_eq!(run(&mut state, "sidecar", 1), ["a"]);
     assert_eq!(run(&mut state, "app", 2), ["b", "c"]);
-    assert_eq!(state.records.used(X).len(), 3);
+    assert_eq!(state.records.used(X).count(), 3);
 }
 
 #[test]
