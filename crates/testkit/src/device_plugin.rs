@@ -72,6 +72,13 @@ pub(crate) struct Shared {
     streams: watch::Sender<u32>,
 }
 
+impl Shared {
+    /// containerd 2.3 panics at a class of one letter.
+    fn cdi_kind(&self) -> String {
+        format!("{}-device", self.resource)
+    }
+}
+
 /// A plugin that runs until it is stopped or dropped.
 pub struct TestDevicePlugin {
     shared: Arc<Shared>,
@@ -187,7 +194,7 @@ impl TestDevicePlugin {
             json!({"name": device.id, "containerEdits": {"env": [variable]}})
         };
         let devices: Vec<_> = self.shared.devices.borrow().iter().map(device).collect();
-        let spec = json!({"cdiVersion": "0.6.0", "kind": self.shared.resource, "devices": devices});
+        let spec = json!({"cdiVersion": "0.6.0", "kind": self.shared.cdi_kind(), "devices": devices});
         let file = folder.join(format!("{}.json", self.shared.resource.replace('/', "-")));
         fs::write(file, spec.to_string()).context("write the spec")
     }

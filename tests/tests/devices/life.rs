@@ -200,6 +200,13 @@ async fn switch_with_all_resources() -> Result<()> {
         own.node.agent.start()?;
         own.node.agent.wait_ready().await?;
         own.wait_healthy(&["a", "b"]).await?;
+        // The agent knows its pods a moment after it is ready.
+        eventually("the devices of before the switch", LONG, async || {
+            let now = listed(&own).await?;
+            ensure!(now == devices, "{devices:?} became {now:?}");
+            Ok(())
+        })
+        .await?;
         throughout("the same containers and resources", Duration::from_secs(6), async || {
             let now = own.node.cri().containers().await?;
             ensure!(now == containers, "containers changed\nbefore {containers:#?}\nnow {now:#?}");

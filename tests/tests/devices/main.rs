@@ -94,9 +94,13 @@ impl Fixture {
 
     /// The devices in the environment of a container.
     async fn devices(&self, pod: &str, container: &str) -> Result<String> {
-        let own = self.variable(pod, container, "DEVICES_OF_vendor_com_x=").await?;
-        let (_, devices) = own.first().and_then(|own| own.split_once('=')).context("no devices")?;
-        Ok(devices.to_owned())
+        // The runtime shows the process a moment before it executes the program with this environment.
+        eventually(&format!("the devices of {pod}"), LONG, async || {
+            let own = self.variable(pod, container, "DEVICES_OF_vendor_com_x=").await?;
+            let (_, devices) = own.first().and_then(|own| own.split_once('=')).context("no devices")?;
+            Ok(devices.to_owned())
+        })
+        .await
     }
 
     async fn message_of_rejection(&self, name: &str) -> Result<String> {

@@ -173,19 +173,14 @@ async fn finished_pod_stays_finished_without_its_plugin() {
     cluster.pods.put(job);
     node.until_running("uid-job").await;
     node.runtime.exit_container(&node.running("uid-job", "main"), Exit::code(0));
-    let phase = |name: &str| cluster.pods.pod(name).map(|pod| pod["status"]["phase"].clone());
-    eventually("the pod has succeeded", TIMEOUT, async || {
-        anyhow::ensure!(phase("job") == Some(json!("Succeeded")), "{:?}", phase("job"));
-        Ok(())
-    })
-    .await
-    .unwrap();
+    let status = node.until_status("uid-job", |status| status.phase.as_deref() == Some("Succeeded")).await;
+    cluster.pods.change("job", |pod| pod["status"] = json!(status));
     plugin.stop();
     node.restart_agent().await;
     // Pods are admitted in their order: the job has been handled when a later pod runs.
     cluster.pods.put(pod("later", "uid-later", &["main"]));
     node.until_running("uid-later").await;
-    assert_eq!(phase("job"), Some(json!("Succeeded")));
+    node.until_status("uid-job", |status| status.phase.as_deref() == Some("Succeeded")).await;
     assert!(cluster.events("UnexpectedAdmissionError").is_empty());
     assert_eq!(node.containers("uid-job").len(), 1, "the pod was started again");
 }

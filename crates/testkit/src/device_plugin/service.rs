@@ -39,7 +39,8 @@ impl Plugin {
             host_path: file.display().to_string(),
             read_only: true,
         };
-        let cdi = |id: &String| proto::CdiDevice { name: format!("{resource}={id}") };
+        let kind = self.shared.cdi_kind();
+        let cdi = |id: &String| proto::CdiDevice { name: format!("{kind}={id}") };
         let nodes = devices.iter().map(|id| proto::DeviceSpec {
             container_path: format!("/dev/{}-{id}", resource.replace('/', "-")),
             host_path: "/dev/null".to_owned(),
