@@ -43,6 +43,20 @@ fn reads_every_notation_and_rounds_away_from_zero() {
 }
 
 #[test]
+fn amounts_beyond_the_cap_are_equal_however_they_are_written() {
+    for (text, canonical) in [
+        ("-10000000000000000e32", "-1e48"),
+        ("10000000000000000e32", "1e48"),
+        ("-170141183460469231731687303716", "-170141183460469231731687303716"),
+    ] {
+        let amount = Amount::parse(text).unwrap();
+        assert_eq!(text.parse::<Quantity>().unwrap().to_string(), canonical);
+        assert_eq!(Amount::parse(canonical), Some(amount), "{text}");
+        assert_eq!(Amount::parse(&canonical.replace('-', "")).unwrap().nanos, amount.nanos.abs(), "{text}");
+    }
+}
+
+#[test]
 fn numbers_have_amounts() {
     assert_eq!(Amount::parse("2"), Some(Amount::from_units(2)));
     assert_eq!(Amount::parse("2m"), Some(Amount::from_milli(2)));
