@@ -97,6 +97,10 @@ where
             Some(CacheEntry::Cached(..)) | None => {}
         }
         evict(&mut entries, self.limit, now);
+        // Only reviews in flight are left.
+        if entries.len() >= self.limit {
+            return Err(std::future::ready(Err(overloaded())).boxed().shared());
+        }
         let in_flight = review_with_retries(self.permits.clone(), review).boxed().shared();
         if let Some(weak) = in_flight.downgrade() {
             entries.insert(key.clone(), CacheEntry::InFlight(weak));
@@ -130,6 +134,14 @@ where
             retry_after: None,
         })
     })
+}
+
+fn overloaded() -> ApiError {
+    ApiError {
+        kind: ports::api::ApiErrorKind::Unreachable,
+        message: "too many requests wait for reviews of the API server".to_owned(),
+        retry_after: None,
+    }
 }
 
 /// Makes space for one more entry: removes expired entries first, then those that expire soonest.
@@ -229,6 +241,15 @@ mod tests {
         assert!(cancelled.is_err());
         assert_eq!(fixture.get(1, Ok(2)).await, Ok(2));
         assert_eq!(fixture.calls(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_in_flight_count_against_the_limit() {
+        let fixture = Fixture::new(2);
+        let results = tokio::join!(fixture.get(1, Ok(1)), fixture.get(2, Ok(2)), fixture.get(3, Ok(3)));
+        assert_eq!((results.0, results.1), (Ok(1), Ok(2)));
+        assert!(results.2.unwrap_err().message.starts_with("too many requests"));
+        assert_eq!(fixture.get(3, Ok(3)).await, Ok(3));
     }
 
     #[tokio::test(start_paused = true)]

@@ -187,3 +187,40 @@ async fn rejects_requests_when_api_server_fails() {
     let text = "user=system:anonymous, verb=get, resource=nodes, subresource=pods";
     assert_eq!(send(&open, "GET", "/pods", None).await, (500, format!("Authorization error ({text})")));
 }
+
+/// "reader" may get `proxy`, which covers every path that is not listed separately, but may not run commands.
+#[tokio::test]
+async fn encoded_paths_reach_no_handler_with_other_permissions() {
+    let cluster = cluster();
+    let router = router(&cluster, false, StreamingVerb::Create);
+    for path in [
+        "/exec/n/p/c",
+        "/%65xec/n/p/c",
+        "/exec%2Fn/p/c",
+        "/%2e/exec/n/p/c",
+        "/./exec/n/p/c",
+        "//exec/n/p/c",
+        "/exec//n/p/c",
+        "/pods/../exec/n/p/c",
+        "/pods/%2e%2e/exec/n/p/c",
+        "/pods;/exec/n/p/c",
+        "/EXEC/n/p/c",
+        "/exec/n/p/c?path=/pods",
+        "/%00/exec/n/p/c",
+        "/run/n/p/c",
+        "/%72un/n/p/c",
+    ] {
+        for method in ["GET", "POST"] {
+            let (status, body) = send(&router, method, path, Some("reader")).await;
+            assert!([403, 404].contains(&status), "{method} {path}: {status} {body}");
+            assert!(!["exec", "run"].contains(&body.as_str()), "{method} {path} ran a command");
+        }
+    }
+    // Permission for pods gives no other path.
+    for path in
+        ["/metrics", "/pods/../metrics", "/pods%2F..%2Fmetrics", "/%70ods/%2e%2e/metrics", "//metrics"]
+    {
+        let (status, body) = send(&router, "GET", path, Some("good")).await;
+        assert!([403, 404].contains(&status) && body != "metrics", "{path}: {status} {body}");
+    }
+}
