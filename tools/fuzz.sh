@@ -14,7 +14,8 @@ shift
 triple=$(rustc -vV | sed -n 's/^host: //p')
 targets=("$@")
 if [ $# = 0 ]; then
-    targets=(document manifest config resolv_conf image_name log_folder log_lines log_queries stream_channels spdy_frames http2_frames cpu_state keeper_protocol seccomp_profile dra_state cni_result image_manifest image_layer)
+    # Every target, so that a new one cannot be forgotten here.
+    mapfile -t targets < <(cd "$root/fuzz/fuzz_targets" && printf '%s\n' *.rs | sed 's/\.rs$//')
 fi
 
 say() { printf 'fuzz: %s\n' "$*"; }
@@ -32,6 +33,7 @@ RUSTFLAGS=$flags cargo build --quiet --locked --release --manifest-path "$root/f
     --target "$triple" --target-dir "$root/target/fuzz" "${targets[@]/#/--bin=}"
 
 failed=()
+summary=()
 for target in "${targets[@]}"; do
     found=$cache/$target
     artifacts=$root/fuzz/artifacts/$target
@@ -53,13 +55,17 @@ for target in "${targets[@]}"; do
     log=$cache/$target.log
     if "$root/target/fuzz/$triple/release/$target" "${options[@]}" "${corpus[@]}" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: //p' "$log")
-        say "$target: passed after $runs inputs, $(grep -o 'cov: [0-9]*' "$log" | tail -1)"
+        coverage=$(grep -o 'cov: [0-9]*' "$log" | tail -1 || true)
+        say "$target: passed after $runs inputs, $coverage"
+        summary+=("$(printf '%-20s %12s inputs  %s' "$target" "$runs" "$coverage")")
     else
         say "$target: FAILED; last lines of $log:"
         tail -n 25 "$log"
         failed+=("$target")
     fi
 done
+say "coverage (edges reached) of ${#targets[@]} targets:"
+[ ${#summary[@]} = 0 ] || printf '  %s\n' "${summary[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
     say "failed: ${failed[*]}"
     exit 1
