@@ -112,8 +112,12 @@ impl Removal<'_> {
         path: &Path,
         depth: usize,
     ) -> Result<(), FileError> {
-        // A read-only subvolume cannot be moved either.
+        // A read-only subvolume can neither be removed nor moved.
         subvolume::make_writable(&inner);
+        // Also removes the folders that a snapshot has in place of nested subvolumes, which cannot be moved.
+        if rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR).is_ok() {
+            return Ok(());
+        }
         if let Some(parent) = self.parent {
             return self.move_to(parent, (folder, name), path);
         }
