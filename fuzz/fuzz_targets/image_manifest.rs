@@ -25,7 +25,9 @@ fuzz_target!(|content: &[u8]| {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    if let Ok(config) = parse_config(content) {
-        assert!(!format!("{config:?}").is_empty());
+    for layers in 0..3 {
+        if let Ok(config) = parse_config(content, layers) {
+            assert_eq!(config.diff_ids.len(), layers);
+        }
     }
 });
