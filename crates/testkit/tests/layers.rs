@@ -176,6 +176,7 @@ const SERVICES: &[(&str, &[&str])] = &[
         "pod_resources",
         &["exclusive_cpus", "metrics", "pinned_memory", "plugin_devices", "resource_claims", "tables"],
     ),
+    ("requeues", &[]),
     ("resource_state_file", &[]),
     ("tables", &[]),
     ("pull_ledger", &["metrics"]),
