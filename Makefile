@@ -162,7 +162,7 @@ e2e: toolchain setup tools build ## scenarios: podward and the upstream kubelet,
 critest: toolchain setup build ## public conformance suite of CRI on podward runtime (ARGS=--short, --record or a regular expression)
 	@tools/build.sh critest crictl
 	$(call say,CRI conformance suite)
-	@$(CARGO) run --quiet --locked -p scenarios --bin critest -- $(ARGS)
+	$(call retry,critest,$(CARGO) run --quiet --locked -p scenarios --bin critest -- $(ARGS))
 
 .PHONY: cluster
 cluster: toolchain setup tools build ## scenarios with a real control plane, both agents (ARGS=name)
