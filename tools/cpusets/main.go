@@ -7,6 +7,7 @@
 //	cpusets memory COUNT SEED    COUNT scenarios of the memory manager, one per line, in JSON
 //	cpusets devices COUNT SEED   COUNT checkpoints of the device manager, one per line
 //	cpusets claims COUNT SEED    COUNT checkpoints of prepared claims (dynamic resource allocation), one per line
+//	cpusets pods COUNT SEED      COUNT scenarios of pods with pod-level resources, one per line, in JSON
 //
 // Lines of a scenario:
 //
@@ -42,7 +43,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 3 {
-		return fmt.Errorf("usage: cpusets choices|states|hints|memory|devices|claims COUNT SEED")
+		return fmt.Errorf("usage: cpusets choices|states|hints|memory|devices|claims|pods COUNT SEED")
 	}
 	count, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -52,7 +53,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"); err != nil {
+	gates := "CPUManagerPolicyAlphaOptions=true"
+	if args[0] == "pods" {
+		gates += ",PodLevelResourceManagers=true"
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(os.Stdout)
@@ -72,6 +77,10 @@ func run(args []string) error {
 			}
 		case "claims":
 			if err := printClaims(out, random); err != nil {
+				return err
+			}
+		case "pods":
+			if err := printPods(out, random); err != nil {
 				return err
 			}
 		case "memory":

@@ -28,6 +28,7 @@ mod pod_resources;
 mod pods;
 mod probes;
 mod resizes;
+mod resource_managers;
 mod runtime;
 mod series;
 mod shutdown;
@@ -69,6 +70,7 @@ pub struct Metrics {
     pub runtime: runtime::RuntimeMetrics,
     pub images: images::ImageMetrics,
     pub memory_qos: memory_qos::MemoryQosMetrics,
+    pub resource_managers: resource_managers::ResourceManagerMetrics,
     pub resizes: resizes::ResizeMetrics,
     pub evictions: evictions::EvictionMetrics,
     pub sources: sources::SourceMetrics,
@@ -114,6 +116,7 @@ impl Metrics {
         self.runtime.write(&mut page);
         self.images.write(&mut page);
         self.memory_qos.write(&mut page);
+        self.resource_managers.write(&mut page);
         self.resizes.write(&mut page);
         self.evictions.write(&mut page);
         self.sources.write(&mut page);

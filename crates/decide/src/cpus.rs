@@ -12,16 +12,19 @@ mod allocator;
 mod combinations;
 mod distribution;
 #[cfg(test)]
-mod golden_tests;
+pub(crate) mod golden_tests;
 mod hints;
 mod requests;
 pub mod state_file;
 mod static_policy;
+mod whole_pods;
 
 pub use accumulator::TakeError;
+pub(crate) use allocator::EMPTY_POD_SHARED_POOL_ERROR;
 pub use allocator::{AllocationError, AllocationReport, CpuAllocator};
-pub use requests::exclusive_request;
+pub use requests::{exclusive_request, is_allocated_as_whole};
 pub(crate) use requests::{
-    has_pod_level_resources, resizes_exclusive_cpus, resizes_guaranteed_pod, runs_without_quota,
+    has_pod_level_resources, is_guaranteed, pod_runs_without_quota, resizes_exclusive_cpus,
+    resizes_guaranteed_pod, runs_without_quota,
 };
 pub use static_policy::{CpuAssignments, PolicyError, StateError, StaticPolicy};

@@ -34,3 +34,5 @@ pub mod status;
 mod test_objects;
 pub mod topology;
 pub mod volumes;
+#[cfg(test)]
+mod whole_pods_tests;

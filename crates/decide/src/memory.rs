@@ -14,8 +14,10 @@ mod requests;
 pub mod state_file;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod whole_pods;
 
 pub use allocator::{MemoryAllocator, MemoryError};
 pub use policy::{MemoryPolicy, MemoryPolicyError, MemoryReservations, MemoryStateError};
 pub use tables::{Assignments, MemoryBlock, MemoryState, MemoryTable, NodeMemory};
+pub use whole_pods::WholePodReport;

@@ -42,6 +42,7 @@ mod outcome;
 mod packet_filter;
 mod pod;
 mod pod_certificate;
+mod pod_level_management;
 mod pod_lists;
 mod probe;
 mod projected_file;
@@ -101,6 +102,7 @@ pub use pod::{ContainerKind, ContainerRef, EphemeralContainer, Pod, PodShapeErro
 pub use pod_certificate::{
     CertificateOutcome, CertificateRequest, CertificateWish, PodCertificate, ReadCertificates,
 };
+pub use pod_level_management::PodLevelManagement;
 pub use pod_lists::{ListMark, PodLists};
 pub use probe::{ContainerProbeResults, ProbeKind, ProbeResult, ProbeResults};
 pub use projected_file::ProjectedFile;

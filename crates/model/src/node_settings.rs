@@ -6,7 +6,7 @@ use values::cpu_set::CpuSet;
 
 use crate::{
     AdmissionSettings, CgroupDriver, CgroupSettings, CpuPolicy, HostCapabilities, MemoryManagerPolicy,
-    NodeResources,
+    NodeResources, PodLevelManagement,
 };
 
 /// Settings of the node that decisions use; fixed at start.
@@ -78,6 +78,8 @@ pub struct PodGates {
     pub image_volume_digests: bool,
     /// `InPlacePodVerticalScalingInitContainers`: init containers that run are resized.
     pub init_container_resize: bool,
+    /// `PodLevelResourceManagers`: what the CPU and memory managers do for pods with resources of their own.
+    pub pod_level_management: PodLevelManagement,
     /// `InPlacePodLevelResourcesVerticalScaling`: the pod's own resources are resized and shown.
     pub pod_level_resize: bool,
     /// `TaintTolerationComparisonOperators`: tolerations with the operators `Lt` and `Gt`.
@@ -102,6 +104,7 @@ impl Default for PodGates {
             image_volume_digests: false,
             numeric_tolerations: false,
             init_container_resize: true,
+            pod_level_management: PodLevelManagement::Unmanaged,
             pod_level_resize: true,
             ready_to_start_condition: true,
             resource_health: true,

@@ -9,6 +9,9 @@ metrics_group! {
     PodMetrics {
         pub worker_duration: Family<Histogram, 1> = Family::histograms(["operation_type"], DEFAULT_BUCKETS),
             "kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, by type";
+        watch_events_dropped: Counter = Counter::default(),
+            "kubelet_pod_watch_events_dropped_total",
+            "Always 0: a slow client of the Pods API gets the latest state of each pod";
         pub worker_start_duration: Histogram = Histogram::new(DEFAULT_BUCKETS),
             "kubelet_pod_worker_start_duration_seconds", "Time from the first observation of a pod to the start of its worker";
         pub start_duration: Histogram = Histogram::new(STARTUP),

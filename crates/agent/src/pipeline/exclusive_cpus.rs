@@ -11,7 +11,7 @@ use std::sync::Arc;
 use decide::cpus::state_file::{self, StateFileError};
 use decide::cpus::{AllocationReport, CpuAllocator, CpuAssignments, StateError, StaticPolicy};
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerRef, NumaMask, Pod, PodUid, ProviderHints, Rejection};
+use model::{ContainerRef, NumaMask, Pod, PodLevelManagement, PodUid, ProviderHints, Rejection};
 use parking_lot::Mutex;
 use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
@@ -57,12 +57,13 @@ impl ExclusiveCpus {
         files: Arc<dyn Checkpoints>,
         folder: &std::path::Path,
         policy: Option<StaticPolicy>,
+        management: PodLevelManagement,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RestoreError> {
         let name = if policy.is_some() { "static" } else { "none" };
         let stored = match files.load(CPU_STATE).await.map_err(RestoreError::Access)? {
             Some(content) => {
-                let decoded = state_file::decode(name, &content);
+                let decoded = state_file::decode(name, management, &content);
                 Some(
                     decoded
                         .map_err(|problem| RestoreError::File { problem, file: folder.join(CPU_STATE) })?,
@@ -75,13 +76,13 @@ impl ExclusiveCpus {
             None => stored.clone().unwrap_or_default(),
         };
         if stored.as_ref() != Some(&assignments) {
-            let content = state_file::encode(name, &assignments);
+            let content = state_file::encode(name, management, &assignments);
             files.save(CPU_STATE, content).await.map_err(RestoreError::Access)?;
         }
         let Some(policy) = policy else { return Ok(Self::default()) };
         tracing::info!(reserved = %policy.reserved(), shared = %assignments.shared, "static CPU policy is active");
         metrics.cpus.policy_started();
-        let allocator = CpuAllocator::new(policy, assignments);
+        let allocator = CpuAllocator::new(policy, management, assignments);
         metrics.cpus.show(&allocator);
         let shared = Shared {
             allocator: Mutex::new(allocator),
@@ -124,6 +125,25 @@ impl ExclusiveCpus {
             allocator.allocate(pod, (container.kind, container.container), nodes, &mut report)
         });
         shared.count(report, result.is_err());
+        result.map_err(|error| error.rejection())
+    }
+
+    /// Allocates CPUs to a pod as a whole, and divides them among its containers. A pod that has CPUs keeps them.
+    ///
+    /// # Errors
+    /// When the CPUs are not free, or when containers would be left without.
+    pub fn allocate_whole_pod(&self, pod: &Pod, nodes: Option<NumaMask>) -> Result<(), Rejection> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut report = AllocationReport::default();
+        let result = shared.change(|allocator| allocator.allocate_whole_pod(pod, nodes, &mut report));
+        shared.metrics.cpus.allocated(report, false, result.is_err());
+        if shared.counts_sources() {
+            shared.metrics.resource_managers.pod_allocated(
+                "cpu",
+                (report.from_pod, report.shared_in_pod),
+                result.is_err(),
+            );
+        }
         result.map_err(|error| error.rejection())
     }
 
@@ -176,7 +196,10 @@ impl ExclusiveCpus {
     /// When the file cannot be written.
     pub async fn flush(&self) -> Result<(), FileError> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        let encode = || state_file::encode("static", shared.allocator.lock().assignments());
+        let encode = || {
+            let allocator = shared.allocator.lock();
+            state_file::encode("static", allocator.management(), allocator.assignments())
+        };
         shared.file.flush(encode).await
     }
 
@@ -204,6 +227,14 @@ impl Shared {
     fn count(&self, report: AllocationReport, is_failed: bool) {
         let is_aligned = self.allocator.lock().policy().options().full_cores_only;
         self.metrics.cpus.allocated(report, is_aligned, is_failed);
+        if self.counts_sources() {
+            self.metrics.resource_managers.node_allocated("cpu", report.from_node, is_failed);
+        }
+    }
+
+    /// Upstream has the metrics of both managers only with the gate.
+    fn counts_sources(&self) -> bool {
+        self.allocator.lock().management().is_managed()
     }
 }
 

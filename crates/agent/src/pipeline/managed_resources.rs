@@ -21,10 +21,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use decide::cpus::is_allocated_as_whole;
 use decide::topology::{Alignment, AlignmentPolicy, AlignmentScope, MergedHint, affinity_rejection};
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerKind, ContainerRef, Pod, PodUid, ProviderHints, Rejection, TopologyHint};
+use model::{
+    ContainerKind, ContainerRef, Pod, PodLevelManagement, PodUid, ProviderHints, Rejection, TopologyHint,
+};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -43,6 +46,7 @@ pub struct ManagedResources {
     cpus: ExclusiveCpus,
     memory: PinnedMemory,
     devices: PluginDevices,
+    management: PodLevelManagement,
     metrics: Arc<Metrics>,
 }
 
@@ -74,7 +78,14 @@ impl ManagedResources {
         if alignment.is_some() {
             metrics.cpus.alignment_started();
         }
-        Self { alignment, cpus, memory, devices: PluginDevices::default(), metrics }
+        let (devices, management) = (PluginDevices::default(), PodLevelManagement::default());
+        Self { alignment, cpus, memory, devices, management, metrics }
+    }
+
+    /// Sets what CPU and memory manager do for pods with pod-level resources.
+    #[must_use]
+    pub fn with_pod_level_management(self, management: PodLevelManagement) -> Self {
+        Self { management, ..self }
     }
 
     /// Adds the devices of device plugins.
@@ -155,6 +166,10 @@ impl ManagedResources {
     }
 
     fn allocate_missing(&self, pod: &Pod, before: &Admission) -> Result<(), Rejection> {
+        if is_allocated_as_whole(pod, self.management) {
+            self.cpus.allocate_whole_pod(pod, None)?;
+            return self.memory.allocate_whole_pod(pod, NOT_ALIGNED);
+        }
         for container in pod.containers() {
             self.cpus.allocate(pod, container, None)?;
         }
@@ -207,15 +222,20 @@ impl ManagedResources {
         match alignment.scope() {
             AlignmentScope::Container => {
                 for container in pod.containers() {
-                    let hint = self.merge(alignment, &self.container_hints(pod, container.container))?;
+                    let hints = self.container_hints(pod, container.container);
+                    let hint = self.merge(pod, alignment, &hints)?;
                     self.allocate(pod, container, hint, resources).await?;
                     self.count_aligned(alignment, Ok(()));
                 }
             }
             AlignmentScope::Pod => {
-                let hint = self.merge(alignment, &self.pod_hints(pod))?;
-                for container in pod.containers() {
-                    self.allocate(pod, container, hint, resources).await?;
+                let hint = self.merge(pod, alignment, &self.pod_hints(pod))?;
+                if is_allocated_as_whole(pod, self.management) {
+                    self.allocate_whole_pod(pod, hint, resources).await?;
+                } else {
+                    for container in pod.containers() {
+                        self.allocate(pod, container, hint, resources).await?;
+                    }
                 }
                 self.count_aligned(alignment, Ok(()));
             }
@@ -223,13 +243,18 @@ impl ManagedResources {
         Ok(())
     }
 
-    fn merge(&self, alignment: &Alignment, hints: &[ProviderHints]) -> Result<TopologyHint, Rejection> {
+    fn merge(
+        &self,
+        pod: &Pod,
+        alignment: &Alignment,
+        hints: &[ProviderHints],
+    ) -> Result<TopologyHint, Rejection> {
         let MergedHint { hint, is_admitted } = alignment.merge(hints);
         if is_admitted {
             Ok(hint)
         } else {
             self.count_aligned(alignment, Err(()));
-            Err(affinity_rejection())
+            Err(affinity_rejection(pod, alignment.scope(), self.management))
         }
     }
 
@@ -258,6 +283,22 @@ impl ManagedResources {
         }
         self.cpus.allocate(pod, container, hint.nodes)?;
         self.memory.allocate(pod, container, hint)
+    }
+
+    async fn allocate_whole_pod(
+        &self,
+        pod: &Pod,
+        hint: TopologyHint,
+        resources: Scope,
+    ) -> Result<(), Rejection> {
+        if resources == Scope::All {
+            // Upstream allocates them when the container starts, without alignment.
+            for container in pod.containers() {
+                self.devices.allocate(pod, container, hint.nodes).await?;
+            }
+        }
+        self.cpus.allocate_whole_pod(pod, hint.nodes)?;
+        self.memory.allocate_whole_pod(pod, hint)
     }
 
     /// Only the policy `single-numa-node` guarantees that the resources come from one NUMA node.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use decide::memory::state_file::{self, MemoryFileError};
 use decide::memory::{MemoryAllocator, MemoryBlock, MemoryPolicy, MemoryState, MemoryStateError};
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerRef, NumaMask, Pod, PodUid, ProviderHints, Rejection, TopologyHint};
+use model::{
+    ContainerRef, NumaMask, Pod, PodLevelManagement, PodUid, ProviderHints, Rejection, TopologyHint,
+};
 use parking_lot::Mutex;
 use ports::host::checkpoints::Checkpoints;
 use ports::host::pod_folders::FileError;
@@ -56,13 +58,14 @@ impl PinnedMemory {
         files: Arc<dyn Checkpoints>,
         folder: &Path,
         policy: Option<MemoryPolicy>,
+        management: PodLevelManagement,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RestoreMemoryError> {
         let name = if policy.is_some() { "Static" } else { "None" };
         let stored = match files.load(MEMORY_STATE).await.map_err(RestoreMemoryError::Access)? {
             Some(content) => {
                 let damaged = |problem| RestoreMemoryError::File { problem, file: folder.join(MEMORY_STATE) };
-                Some(state_file::decode(name, &content).map_err(damaged)?)
+                Some(state_file::decode(name, management, &content).map_err(damaged)?)
             }
             None => None,
         };
@@ -71,7 +74,7 @@ impl PinnedMemory {
             None => stored.clone().unwrap_or_default(),
         };
         if stored.as_ref() != Some(&state) {
-            let content = state_file::encode(name, &state);
+            let content = state_file::encode(name, management, &state);
             files.save(MEMORY_STATE, content).await.map_err(RestoreMemoryError::Access)?;
         }
         if policy.is_none() {
@@ -80,7 +83,7 @@ impl PinnedMemory {
         tracing::info!(numa_nodes = state.nodes.len(), "Static memory policy is active");
         let shared = Shared {
             allocatable: allocatable(&state),
-            allocator: Mutex::new(MemoryAllocator::new(state)),
+            allocator: Mutex::new(MemoryAllocator::new(management, state)),
             file: ResourceStateFile::new(files, MEMORY_STATE),
             metrics,
         };
@@ -111,11 +114,37 @@ impl PinnedMemory {
     pub fn allocate(&self, pod: &Pod, entry: ContainerRef<'_>, hint: TopologyHint) -> Result<(), Rejection> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let is_managed = shared.allocator.lock().manages(pod);
-        let result = shared.change(|allocator| allocator.allocate(pod, entry, hint));
+        let result = shared.change(|allocator| {
+            let before = allocator.state().of(&pod.uid, &entry.container.name).is_some();
+            let result = allocator.allocate(pod, entry, hint);
+            let is_new = !before && allocator.state().of(&pod.uid, &entry.container.name).is_some();
+            result.map(|()| is_new)
+        });
         if is_managed {
             shared.metrics.memory.allocated(result.is_err());
+            if shared.counts_sources() {
+                let containers = u64::from(matches!(result, Ok(true)));
+                shared.metrics.resource_managers.node_allocated("memory", containers, result.is_err());
+            }
         }
-        result.map_err(decide::memory::MemoryError::rejection)
+        result.map(|_| ()).map_err(|error| error.rejection())
+    }
+
+    /// Allocates memory to a pod as a whole, and divides it among its containers. A pod that has memory keeps it.
+    ///
+    /// # Errors
+    /// When the NUMA nodes do not have enough free memory, or when containers would be left without.
+    pub fn allocate_whole_pod(&self, pod: &Pod, hint: TopologyHint) -> Result<(), Rejection> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        if !shared.allocator.lock().manages(pod) {
+            return Ok(());
+        }
+        let result = shared.change(|allocator| allocator.allocate_whole_pod(pod, hint));
+        shared.metrics.memory.allocated(result.is_err());
+        let report = result.as_ref().copied().unwrap_or_default();
+        let metrics = &shared.metrics.resource_managers;
+        metrics.pod_allocated("memory", (report.exclusive, report.shared), result.is_err());
+        result.map(|_| ()).map_err(|error| error.rejection())
     }
 
     /// The containers of a pod that have memory.
@@ -150,7 +179,11 @@ impl PinnedMemory {
     /// The NUMA nodes of a container's memory; `None` if it can be anywhere.
     #[must_use]
     pub fn nodes(&self, uid: &PodUid, container: &str) -> Option<NumaMask> {
-        let blocks = self.blocks(uid, container);
+        let mut blocks = self.blocks(uid, container);
+        if blocks.is_empty() {
+            // Init containers give up their part, but can run again, and stay with their pod.
+            blocks = self.read(|allocator| allocator.state().pods.get(uid).cloned().unwrap_or_default());
+        }
         let nodes = blocks.iter().fold(NumaMask::EMPTY, |all, block| all.union(block.nodes));
         Some(nodes).filter(|nodes| !nodes.is_empty())
     }
@@ -175,7 +208,11 @@ impl PinnedMemory {
     /// When the file cannot be written.
     pub async fn flush(&self) -> Result<(), FileError> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        shared.file.flush(|| state_file::encode("Static", shared.allocator.lock().state())).await
+        let encode = || {
+            let allocator = shared.allocator.lock();
+            state_file::encode("Static", allocator.management(), allocator.state())
+        };
+        shared.file.flush(encode).await
     }
 
     fn read<T: Default>(&self, read: impl FnOnce(&MemoryAllocator) -> T) -> T {
@@ -184,6 +221,11 @@ impl PinnedMemory {
 }
 
 impl Shared {
+    /// Upstream has the metrics of both managers only with the gate.
+    fn counts_sources(&self) -> bool {
+        self.allocator.lock().management().is_managed()
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut MemoryAllocator) -> T) -> T {
         let mut allocator = self.allocator.lock();
         let before = allocator.state().clone();

@@ -6,7 +6,7 @@ use model::{CgroupLimits, HugepageLimit, HugepageLimits, NodeSettings, Pod};
 use values::quantity::Amount;
 
 use crate::cgroups::memory_qos;
-use crate::cpus::runs_without_quota;
+use crate::cpus::pod_runs_without_quota;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::pod_resources::resources::{
     MIN_CPU_SHARES, NO_CFS_QUOTA, ResourceTotals, cfs_quota, cpu_shares, declared_limit, hugepage_size,
@@ -25,8 +25,7 @@ pub fn pod_cgroup_limits(pod: &Pod, settings: &NodeSettings) -> CgroupLimits {
     };
     let cpu = declared_limit(pod, "cpu").map(|limit| {
         let period = i64::try_from(settings.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
-        let has_quota = settings.cpu_cfs_quota
-            && !pod.containers().any(|entry| runs_without_quota(pod, entry.container, settings));
+        let has_quota = settings.cpu_cfs_quota && !pod_runs_without_quota(pod, settings);
         let quota = if has_quota { cfs_quota(limit.milli(), period) } else { NO_CFS_QUOTA };
         (quota, period.unsigned_abs())
     });

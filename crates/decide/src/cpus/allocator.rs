@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerKind, NumaMask, Pod, PodUid, Rejection};
+use model::{ContainerKind, NumaMask, Pod, PodLevelManagement, PodUid, Rejection};
 use values::cpu_set::CpuSet;
 
 use super::accumulator::TakeError;
@@ -12,6 +12,7 @@ use super::static_policy::{CpuAssignments, StaticPolicy};
 use crate::pipeline::pod_actions::is_sidecar;
 
 pub(crate) const SMT_ALIGNMENT_ERROR: &str = "SMTAlignmentError";
+pub(crate) const EMPTY_POD_SHARED_POOL_ERROR: &str = "EmptyPodSharedPoolError";
 pub(crate) const UNEXPECTED_ADMISSION_ERROR: &str = "UnexpectedAdmissionError";
 
 /// Why a container cannot get its CPUs.
@@ -23,6 +24,12 @@ pub enum AllocationError {
         "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {available}, requested CPUs = {requested}, CPUs per core = {per_core}"
     )]
     TooFewCores { available: usize, requested: usize, per_core: usize },
+    #[error("pod rejected, pod has shared init containers but no cpus available for them")]
+    NoneForInitContainers,
+    #[error(
+        "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
+    )]
+    NoneForSharedContainers,
     #[error(transparent)]
     Take(#[from] TakeError),
 }
@@ -32,15 +39,22 @@ pub enum AllocationError {
 pub struct AllocationReport {
     /// Containers that qualify for exclusive CPUs, also those that already had them.
     pub requests: u64,
-    /// Containers whose new CPUs share one L3 cache.
+    /// Containers and pods whose new CPUs share one L3 cache.
     pub uncore_aligned: u64,
+    /// Containers that got CPUs of the node.
+    pub from_node: u64,
+    /// Containers that got CPUs of their pod, and do not share them.
+    pub from_pod: u64,
+    /// Containers that share CPUs of their pod.
+    pub shared_in_pod: u64,
 }
 
 /// The state of the static policy.
 #[derive(Clone, Debug)]
 pub struct CpuAllocator {
     policy: StaticPolicy,
-    assignments: CpuAssignments,
+    management: PodLevelManagement,
+    pub(super) assignments: CpuAssignments,
     /// CPUs of finished init containers that later containers of the same pod may use. Only the pod that was allocated
     /// last has some.
     reusable: Option<(PodUid, CpuSet)>,
@@ -53,6 +67,9 @@ impl AllocationError {
             Self::PartOfCore { .. } | Self::TooFewCores { .. } => {
                 Rejection::at_admission(SMT_ALIGNMENT_ERROR, self.to_string())
             }
+            Self::NoneForInitContainers | Self::NoneForSharedContainers => {
+                Rejection::at_admission(EMPTY_POD_SHARED_POOL_ERROR, self.to_string())
+            }
             Self::Take(error) => Rejection::at_admission(
                 UNEXPECTED_ADMISSION_ERROR,
                 format!("Allocate failed due to {error}, which is unexpected"),
@@ -63,8 +80,12 @@ impl AllocationError {
 
 impl CpuAllocator {
     /// `assignments` must have passed [`StaticPolicy::validate`].
-    pub fn new(policy: StaticPolicy, assignments: CpuAssignments) -> Self {
-        Self { policy, assignments, reusable: None }
+    pub fn new(policy: StaticPolicy, management: PodLevelManagement, assignments: CpuAssignments) -> Self {
+        Self { policy, management, assignments, reusable: None }
+    }
+
+    pub fn management(&self) -> PodLevelManagement {
+        self.management
     }
 
     pub fn policy(&self) -> &StaticPolicy {
@@ -103,7 +124,7 @@ impl CpuAllocator {
         affinity: Option<NumaMask>,
         report: &mut AllocationReport,
     ) -> Result<(), AllocationError> {
-        let request = exclusive_request(pod, container);
+        let request = exclusive_request(pod, container, self.management);
         if request == 0 {
             return Ok(());
         }
@@ -116,6 +137,7 @@ impl CpuAllocator {
             self.check_alignment(request)?;
             let pool = self.policy.available(&self.assignments).union(&self.reusable_for(&pod.uid));
             let cpus = self.policy.choose(&pool, request, affinity)?;
+            report.from_node += 1;
             report.uncore_aligned += u64::from(self.policy.is_uncore_aligned(&cpus));
             self.assignments.shared = self.assignments.shared.difference(&cpus);
             let containers = self.assignments.exclusive.entry(pod.uid.clone()).or_default();
@@ -143,8 +165,13 @@ impl CpuAllocator {
                 keeps
             });
         }
+        let CpuAssignments { exclusive, pods, .. } = &mut self.assignments;
+        exclusive.retain(|_, containers: &mut BTreeMap<_, _>| !containers.is_empty());
+        // The CPUs of a pod are released with its last container.
+        let count = pods.len();
+        pods.retain(|pod, _| exclusive.contains_key(pod));
+        is_changed |= pods.len() != count;
         if is_changed {
-            self.assignments.exclusive.retain(|_, containers: &mut BTreeMap<_, _>| !containers.is_empty());
             // CPUs that another container of the pod reuses stay exclusive.
             let released = before.difference(&self.assignments.assigned());
             self.assignments.shared = self.assignments.shared.union(&released);
@@ -158,7 +185,7 @@ impl CpuAllocator {
     }
 
     /// `full-pcpus-only`: other containers must not run on the same cores.
-    fn check_alignment(&self, requested: usize) -> Result<(), AllocationError> {
+    pub(super) fn check_alignment(&self, requested: usize) -> Result<(), AllocationError> {
         if !self.policy.options().full_cores_only {
             return Ok(());
         }

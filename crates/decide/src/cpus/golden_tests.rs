@@ -5,8 +5,8 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use model::{
-    ContainerKind, CpuLocation, CpuPlacement, CpuPolicyOptions, CpuTopology, NumaMask, Pod, PodUid,
-    ResourceHints,
+    ContainerKind, CpuLocation, CpuPlacement, CpuPolicyOptions, CpuTopology, NumaMask, Pod,
+    PodLevelManagement, PodUid, ResourceHints,
 };
 use serde_json::json;
 use values::cpu_set::CpuSet;
@@ -69,6 +69,19 @@ fn every_choice_equals_upstreams() {
 
 fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap()
+}
+
+/// The placement of a list of options.
+pub(crate) fn placement(has: impl Fn(&'static str) -> bool) -> CpuPlacement {
+    if has("distribute-cpus-across-numa") {
+        CpuPlacement::AcrossNumaNodes
+    } else if has("distribute-cpus-across-cores") {
+        CpuPlacement::AcrossCores
+    } else if has("prefer-align-cpus-by-uncorecache") {
+        CpuPlacement::PackedByUncoreCache
+    } else {
+        CpuPlacement::Packed
+    }
 }
 
 fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -150,17 +163,9 @@ impl Machine {
             Some((options, result)) => (*options, result[1..].join(" ")),
             None => panic!("{context}"),
         };
-        let has = |name| options.split(',').any(|option| option == name);
+        let has = |name: &'static str| options.split(',').any(|option| option == name);
         let options = CpuPolicyOptions {
-            placement: if has("distribute-cpus-across-numa") {
-                CpuPlacement::AcrossNumaNodes
-            } else if has("distribute-cpus-across-cores") {
-                CpuPlacement::AcrossCores
-            } else if has("prefer-align-cpus-by-uncorecache") {
-                CpuPlacement::PackedByUncoreCache
-            } else {
-                CpuPlacement::Packed
-            },
+            placement: placement(has),
             full_cores_only: has("full-pcpus-only"),
             strict_reservation: has("strict-cpu-reservation"),
             align_by_socket: has("align-by-socket"),
@@ -169,7 +174,7 @@ impl Machine {
             Ok(policy) => {
                 assert_eq!(policy.reserved().to_string(), result, "{context}");
                 let assignments = policy.validate(CpuAssignments::default()).unwrap();
-                self.allocator = Some(CpuAllocator::new(policy, assignments));
+                self.allocator = Some(CpuAllocator::new(policy, PodLevelManagement::Unmanaged, assignments));
             }
             Err(error) => {
                 assert_eq!(error.to_string(), format!("new static policy error: {result}"), "{context}");

@@ -8,7 +8,7 @@ use values::cpu_set::CpuSet;
 
 use super::allocator::CpuAllocator;
 use super::combinations::for_each;
-use super::requests::{exclusive_request, pod_request};
+use super::requests::{exclusive_request, is_allocated_as_whole, pod_request};
 
 /// The name of the resource in hints.
 const CPU: &str = "cpu";
@@ -16,7 +16,7 @@ const CPU: &str = "cpu";
 impl CpuAllocator {
     /// Hints for one container.
     pub fn container_hints(&self, pod: &Pod, container: &Container) -> ProviderHints {
-        let request = exclusive_request(pod, container);
+        let request = exclusive_request(pod, container, self.management());
         if request == 0 {
             return ProviderHints::new();
         }
@@ -29,14 +29,17 @@ impl CpuAllocator {
 
     /// Hints for all containers of a pod together.
     pub fn pod_hints(&self, pod: &Pod) -> ProviderHints {
-        let request = pod_request(pod);
+        let request = pod_request(pod, self.management());
         if request == 0 {
             return ProviderHints::new();
+        }
+        if is_allocated_as_whole(pod, self.management()) {
+            return one_of(self.whole_pod_hints(pod, request));
         }
         let mut assigned = CpuSet::new();
         for entry in pod.containers() {
             if let Some(cpus) = self.assignments().of(&pod.uid, &entry.container.name) {
-                if cpus.len() != exclusive_request(pod, entry.container) {
+                if cpus.len() != exclusive_request(pod, entry.container, self.management()) {
                     return one_of(Vec::new());
                 }
                 assigned.extend(cpus.iter());
@@ -47,6 +50,17 @@ impl CpuAllocator {
         }
         let available = self.policy().available(self.assignments());
         one_of(self.hints(&available, &self.reusable_for(&pod.uid).union(&assigned), request))
+    }
+
+    /// Empty if containers would be left without CPUs.
+    fn whole_pod_hints(&self, pod: &Pod, request: usize) -> Vec<TopologyHint> {
+        if self.check_shared_part(pod).is_err() {
+            return Vec::new();
+        }
+        match self.assignments().pods.get(&pod.uid) {
+            Some(own) => self.hints_for_assigned(own, request),
+            None => self.hints(&self.policy().available(self.assignments()), &CpuSet::new(), request),
+        }
     }
 
     fn hints_for_assigned(&self, cpus: &CpuSet, request: usize) -> Vec<TopologyHint> {

@@ -1,28 +1,72 @@
 //! How many exclusive CPUs a container or a pod requests.
 
-use k8s_openapi::api::core::v1::Container;
-use model::{ContainerRef, CpuPolicy, ExclusiveQuota, NodeSettings, Pod};
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use model::{ContainerRef, CpuPolicy, ExclusiveQuota, NodeSettings, Pod, PodLevelManagement};
 
 use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::quantity::amount_in;
 
-/// The number of exclusive CPUs that a container gets; 0 if it runs in the shared pool.
-pub fn exclusive_request(pod: &Pod, container: &Container) -> usize {
-    // Pods with pod-level resources get none: upstream needs an alpha feature for them.
-    if pod_qos_class(pod) != QosClass::Guaranteed || has_pod_level_resources(pod) {
+/// The number of exclusive CPUs that a container gets; 0 if it shares those of the node or of its pod.
+pub fn exclusive_request(pod: &Pod, container: &Container, management: PodLevelManagement) -> usize {
+    if pod_qos_class(pod) != QosClass::Guaranteed {
         return 0;
     }
-    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    let amount = amount_in(requests, "cpu");
+    if has_pod_level_resources(pod) {
+        let is_exclusive = match management {
+            PodLevelManagement::Unmanaged => false,
+            PodLevelManagement::PerContainer => is_guaranteed(container),
+            PodLevelManagement::PerPod => is_guaranteed(container) && pod_level_request(pod) > 0,
+        };
+        if !is_exclusive {
+            return 0;
+        }
+    }
+    whole_cpus(container.resources.as_ref())
+}
+
+/// The number of CPUs that a pod with pod-level resources owns as a whole.
+pub(super) fn pod_level_request(pod: &Pod) -> usize {
+    let is_guaranteed = pod_qos_class(pod) == QosClass::Guaranteed;
+    if is_guaranteed { whole_cpus(pod.spec.resources.as_ref()) } else { 0 }
+}
+
+fn whole_cpus(resources: Option<&ResourceRequirements>) -> usize {
+    let amount = amount_in(resources.and_then(|resources| resources.requests.as_ref()), "cpu");
     let is_whole = amount.units().saturating_mul(1000) == amount.milli();
     if is_whole { usize::try_from(amount.units()).unwrap_or(0) } else { 0 }
+}
+
+/// Whether the container's own requests equal its limits, whatever the resources of its pod.
+pub(crate) fn is_guaranteed(container: &Container) -> bool {
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    ["cpu", "memory"].iter().all(|name| {
+        let request = amount_in(requests, name);
+        !request.is_zero() && request == amount_in(limits, name)
+    })
+}
+
+/// Whether CPUs and memory are allocated to the pod as a whole, and then divided among its containers.
+pub fn is_allocated_as_whole(pod: &Pod, management: PodLevelManagement) -> bool {
+    management == PodLevelManagement::PerPod && has_pod_level_resources(pod)
 }
 
 /// Whether the CPUs of a container, and not a quota, limit its CPU time.
 pub(crate) fn runs_without_quota(pod: &Pod, container: &Container, settings: &NodeSettings) -> bool {
     settings.cpu_policy == CpuPolicy::Static { quota: ExclusiveQuota::None }
-        && exclusive_request(pod, container) > 0
+        && exclusive_request(pod, container, settings.gates.pod_level_management) > 0
+}
+
+/// Whether no quota limits the CPU time of a pod as a whole.
+pub(crate) fn pod_runs_without_quota(pod: &Pod, settings: &NodeSettings) -> bool {
+    let is_exclusive = |entry: ContainerRef<'_>| runs_without_quota(pod, entry.container, settings);
+    if settings.gates.pod_level_management.is_managed() && has_pod_level_resources(pod) {
+        // Containers without exclusive CPUs must not use more than the pod's limit.
+        return pod.containers().all(is_exclusive);
+    }
+    pod.containers().any(is_exclusive)
 }
 
 /// Whether a resize would change the number of exclusive CPUs, or make CPUs exclusive.
@@ -44,17 +88,21 @@ pub(crate) fn resizes_guaranteed_pod(desired: &Pod, allocated: &Pod, resource: &
 }
 
 /// The largest number of exclusive CPUs that the containers of a pod use at the same time.
-pub(super) fn pod_request(pod: &Pod) -> usize {
+pub(super) fn pod_request(pod: &Pod, management: PodLevelManagement) -> usize {
+    if is_allocated_as_whole(pod, management) {
+        return pod_level_request(pod);
+    }
+    let exclusive_request = |container: &Container| exclusive_request(pod, container, management);
     let (mut sidecars, mut init_peak) = (0, 0);
     for container in pod.spec.init_containers.iter().flatten() {
-        let request = exclusive_request(pod, container);
+        let request = exclusive_request(container);
         if is_sidecar(container) {
             sidecars += request;
         } else {
             init_peak = init_peak.max(sidecars + request);
         }
     }
-    let regular: usize = pod.spec.containers.iter().map(|container| exclusive_request(pod, container)).sum();
+    let regular: usize = pod.spec.containers.iter().map(exclusive_request).sum();
     init_peak.max(regular + sidecars)
 }
 
@@ -119,6 +167,34 @@ mod tests {
     }
 
     #[test]
+    fn pod_with_own_resources_has_a_quota_unless_all_containers_are_exclusive() {
+        let own = |containers: Vec<Value>| {
+            let list = json!({"cpu": "4", "memory": "1Gi"});
+            test_objects::pod(
+                json!({"resources": {"requests": list, "limits": list}, "containers": containers}),
+            )
+        };
+        let mixed = own(vec![container("app", "3"), json!({"name": "helper"})]);
+        let exclusive = own(vec![container("app", "3"), container("other", "1")]);
+        let fraction = own(vec![container("app", "2500m"), container("other", "1")]);
+        for (management, pod, quotas, of_pod) in [
+            (PodLevelManagement::PerPod, &mixed, [-1, 400_000], 400_000),
+            (PodLevelManagement::PerContainer, &mixed, [-1, 400_000], 400_000),
+            (PodLevelManagement::Unmanaged, &mixed, [300_000, 400_000], 400_000),
+            (PodLevelManagement::PerPod, &exclusive, [-1, -1], -1),
+            (PodLevelManagement::PerPod, &fraction, [250_000, -1], 400_000),
+        ] {
+            let gates = PodGates { pod_level_management: management, ..PodGates::default() };
+            let policy = CpuPolicy::Static { quota: ExclusiveQuota::None };
+            let settings = NodeSettings { gates, ..with_policy(policy) };
+            let found =
+                pod.spec.containers.iter().map(|own| container_resources(pod, own, &settings).cpu_quota);
+            assert_eq!(found.collect::<Vec<_>>(), quotas, "{management:?}");
+            assert_eq!(pod_cgroup_limits(pod, &settings).cpu_quota, Some(of_pod), "{management:?}");
+        }
+    }
+
+    #[test]
     fn static_cpu_policy_makes_cpu_resizes_of_guaranteed_pods_infeasible() {
         let settings = with_policy(CpuPolicy::Static { quota: ExclusiveQuota::None });
         let (before, after) = (pod(&["1"]), pod(&["2"]));
@@ -161,6 +237,6 @@ mod tests {
             "initContainers": [container("a", "2"), sidecar, container("b", "4")],
             "containers": [container("c", "1"), container("d", "2")],
         }));
-        assert_eq!(pod_request(&pod), 5);
+        assert_eq!(pod_request(&pod, PodLevelManagement::Unmanaged), 5);
     }
 }

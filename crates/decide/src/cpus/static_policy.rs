@@ -14,8 +14,10 @@ use crate::go_text::quoted;
 pub struct CpuAssignments {
     /// CPUs of all containers without exclusive ones, reserved CPUs included.
     pub shared: CpuSet,
-    /// Exclusive CPUs by container name.
+    /// CPUs by container name: exclusive ones, or those that the container shares with others of its pod.
     pub exclusive: BTreeMap<PodUid, BTreeMap<String, CpuSet>>,
+    /// CPUs of pods that own them as a whole.
+    pub pods: BTreeMap<PodUid, CpuSet>,
 }
 
 /// Settings that do not change while the agent runs.
@@ -78,9 +80,10 @@ impl CpuAssignments {
         self.of(pod, container).unwrap_or(&self.shared)
     }
 
-    /// All exclusive CPUs.
+    /// All CPUs that a pod or container owns.
     pub fn assigned(&self) -> CpuSet {
-        self.exclusive.values().flat_map(BTreeMap::values).flat_map(CpuSet::iter).collect()
+        let containers = self.exclusive.values().flat_map(BTreeMap::values);
+        containers.chain(self.pods.values()).flat_map(CpuSet::iter).collect()
     }
 }
 
@@ -163,7 +166,7 @@ impl StaticPolicy {
         }
         let shared = stored.shared.clone();
         if shared.is_empty() {
-            if !stored.exclusive.is_empty() {
+            if !(stored.exclusive.is_empty() && stored.pods.is_empty()) {
                 return Err(StateError::EmptySharedPool);
             }
             stored.shared = online;
@@ -219,7 +222,7 @@ impl StaticPolicy {
         cpus.iter().filter(|(_, location)| sockets.contains(&location.socket)).map(|(cpu, _)| *cpu).collect()
     }
 
-    fn take(&self, available: &CpuSet, count: usize) -> Result<CpuSet, TakeError> {
+    pub(super) fn take(&self, available: &CpuSet, count: usize) -> Result<CpuSet, TakeError> {
         match self.options.placement {
             CpuPlacement::AcrossNumaNodes => {
                 let group = if self.options.full_cores_only { self.topology.cpus_per_core() } else { 1 };

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use model::{ContainerKind, ContainerRef, NumaMask, Pod, PodUid, Rejection, TopologyHint};
+use model::{
+    ContainerKind, ContainerRef, NumaMask, Pod, PodLevelManagement, PodUid, Rejection, TopologyHint,
+};
 
 use super::hints::best;
 use super::requests::{Requests, of_container, qualifies};
 use super::tables::{MemoryBlock, MemoryState};
+use crate::cpus::EMPTY_POD_SHARED_POOL_ERROR;
 use crate::pipeline::pod_actions::is_sidecar;
 
 /// The kind that decides between hints.
 const MEMORY: &str = "memory";
 
 /// Why a container cannot get its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     #[error("[memorymanager] failed to represent quantity as int64")]
     FractionOfByte,
@@ -30,11 +33,20 @@ pub enum MemoryError {
     ExtensionNotPreferred,
     #[error("[memorymanager] preferred hint violates NUMA node allocation")]
     BreaksGroup,
+    #[error("pod rejected, pod has shared init containers but no {0} available for them")]
+    NoneForInitContainers(String),
+    #[error(
+        "pod rejected, sum of exclusive container {0} requests equals pod budget, leaving no memory for shared containers"
+    )]
+    NoneForSharedContainers(String),
 }
 
 impl MemoryError {
     /// The rejection of the pod.
-    pub fn rejection(self) -> Rejection {
+    pub fn rejection(&self) -> Rejection {
+        if matches!(self, Self::NoneForInitContainers(_) | Self::NoneForSharedContainers(_)) {
+            return Rejection::at_admission(EMPTY_POD_SHARED_POOL_ERROR, self.to_string());
+        }
         let message = format!("Allocate failed due to {self}, which is unexpected");
         Rejection::at_admission("UnexpectedAdmissionError", message)
     }
@@ -46,7 +58,8 @@ type Reusable = BTreeMap<(NumaMask, String), u64>;
 /// The state of the Static policy.
 #[derive(Clone, Debug)]
 pub struct MemoryAllocator {
-    state: MemoryState,
+    pub(super) state: MemoryState,
+    management: PodLevelManagement,
     /// Memory of init containers that later containers of the same pod may use. Only the pod that was allocated last has
     /// some.
     reusable: Option<(PodUid, Reusable)>,
@@ -54,8 +67,12 @@ pub struct MemoryAllocator {
 
 impl MemoryAllocator {
     /// `state` must have passed [`super::MemoryPolicy::validate`].
-    pub fn new(state: MemoryState) -> Self {
-        Self { state, reusable: None }
+    pub fn new(management: PodLevelManagement, state: MemoryState) -> Self {
+        Self { state, management, reusable: None }
+    }
+
+    pub fn management(&self) -> PodLevelManagement {
+        self.management
     }
 
     pub fn state(&self) -> &MemoryState {
@@ -64,7 +81,7 @@ impl MemoryAllocator {
 
     /// Whether the memory of this pod's containers is managed.
     pub fn manages(&self, pod: &Pod) -> bool {
-        qualifies(pod)
+        qualifies(pod, self.management)
     }
 
     /// Assigns memory to one container. A container that has some keeps it.
@@ -77,7 +94,7 @@ impl MemoryAllocator {
         entry: ContainerRef<'_>,
         hint: TopologyHint,
     ) -> Result<(), MemoryError> {
-        if !qualifies(pod) {
+        if !qualifies(pod, self.management) {
             return Ok(());
         }
         if let Some(blocks) = self.state.of(&pod.uid, &entry.container.name) {
@@ -85,7 +102,12 @@ impl MemoryAllocator {
             self.update_reusable(&pod.uid, entry, &blocks);
             return Ok(());
         }
-        let requests = of_container(entry.container).map_err(|_| MemoryError::FractionOfByte)?;
+        let requests = of_container(pod, entry.container, self.management);
+        let requests = requests.map_err(|_| MemoryError::FractionOfByte)?;
+        if requests.is_empty() {
+            // Upstream rejects the pod, although the container only shares the memory of the node.
+            return Ok(());
+        }
         let nodes = self.choose(pod, &requests, hint)?;
         let mut blocks = Vec::new();
         for (kind, size) in requests {
@@ -100,7 +122,12 @@ impl MemoryAllocator {
         Ok(())
     }
 
-    fn choose(&self, pod: &Pod, requests: &Requests, hint: TopologyHint) -> Result<NumaMask, MemoryError> {
+    pub(super) fn choose(
+        &self,
+        pod: &Pod,
+        requests: &Requests,
+        hint: TopologyHint,
+    ) -> Result<NumaMask, MemoryError> {
         // Upstream decides by the hints for `memory`, which every Guaranteed container requests.
         let hints = || if requests.contains_key(MEMORY) { self.hints(pod, requests) } else { Vec::new() };
         let mut is_preferred = hint.preferred;
@@ -131,20 +158,32 @@ impl MemoryAllocator {
     /// Releases the memory of all containers for which `keep` returns false. Returns whether there were any.
     pub fn retain(&mut self, keep: impl Fn(&PodUid, &str) -> bool) -> bool {
         let mut released = Vec::new();
-        for (pod, containers) in &mut self.state.assignments {
+        let mut is_changed = false;
+        let MemoryState { assignments, pods, .. } = &mut self.state;
+        for (pod, containers) in assignments.iter_mut() {
             containers.retain(|container, blocks| {
                 let keeps = keep(pod, container);
-                if !keeps {
+                is_changed |= !keeps;
+                if !keeps && !pods.contains_key(pod) {
                     released.push(std::mem::take(blocks));
                 }
                 keeps
             });
         }
-        self.state.assignments.retain(|_, containers| !containers.is_empty());
+        assignments.retain(|_, containers| !containers.is_empty());
+        // The memory of a pod is released with its last container.
+        pods.retain(|pod, blocks| {
+            let keeps = assignments.contains_key(pod);
+            is_changed |= !keeps;
+            if !keeps {
+                released.push(std::mem::take(blocks));
+            }
+            keeps
+        });
         for block in released.iter().flatten() {
             self.state.release(block);
         }
-        !released.is_empty()
+        is_changed
     }
 
     /// Releases the memory of init containers that ended before this container was created.

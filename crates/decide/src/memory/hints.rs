@@ -6,12 +6,15 @@ use model::{NumaMask, Pod, ProviderHints, ResourceHints, TopologyHint};
 use super::allocator::MemoryAllocator;
 use super::requests::{Requests, of_container, of_pod, qualifies};
 use super::tables::MemoryBlock;
+use crate::cpus::is_allocated_as_whole;
 
 impl MemoryAllocator {
     /// Hints for one container. Empty also if no set of nodes has enough memory: the allocation then fails.
     pub fn container_hints(&self, pod: &Pod, container: &Container) -> ProviderHints {
-        let Ok(requests) = of_container(container) else { return ProviderHints::new() };
-        if !qualifies(pod) {
+        let Ok(requests) = of_container(pod, container, self.management()) else {
+            return ProviderHints::new();
+        };
+        if !qualifies(pod, self.management()) || requests.is_empty() {
             return ProviderHints::new();
         }
         match self.state().of(&pod.uid, &container.name) {
@@ -22,15 +25,30 @@ impl MemoryAllocator {
 
     /// Hints for all containers of a pod together.
     pub fn pod_hints(&self, pod: &Pod) -> ProviderHints {
-        let Ok(requests) = of_pod(pod) else { return ProviderHints::new() };
-        if !qualifies(pod) || requests.is_empty() {
+        let Ok(requests) = of_pod(pod, self.management()) else { return ProviderHints::new() };
+        if !qualifies(pod, self.management()) || requests.is_empty() {
             return ProviderHints::new();
+        }
+        if is_allocated_as_whole(pod, self.management()) {
+            return self.whole_pod_hints(pod, &requests);
         }
         let mut containers = pod.containers().map(|entry| &entry.container.name);
         // Like upstream, which compares the blocks of one container with the requests of the pod.
         match containers.find_map(|name| self.state().of(&pod.uid, name)) {
             Some(blocks) => hints_for_assigned(blocks, &requests),
             None => self.provider_hints(pod, &requests),
+        }
+    }
+
+    /// Impossible if containers would be left without memory.
+    fn whole_pod_hints(&self, pod: &Pod, requests: &Requests) -> ProviderHints {
+        if self.check_shared_part(pod, requests).is_err() {
+            let impossible = |kind: &String| (kind.clone(), ResourceHints::OneOf(Vec::new()));
+            return requests.keys().map(impossible).collect();
+        }
+        match self.state().pods.get(&pod.uid) {
+            Some(blocks) => hints_for_assigned(blocks, requests),
+            None => self.provider_hints(pod, requests),
         }
     }
 

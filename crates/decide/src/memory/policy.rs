@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{NumaMask, NumaNode, PodUid, ResourceAmounts};
 use values::quantity::binary_si;
 
-use super::tables::{MemoryState, MemoryTable, NodeMemory};
+use super::tables::{MemoryBlock, MemoryState, MemoryTable, NodeMemory};
 use crate::go_text::quoted;
 
 const MEMORY: &str = "memory";
@@ -83,29 +83,46 @@ impl MemoryPolicy {
     /// When the state belongs to another configuration or to another machine.
     pub fn validate(&self, stored: MemoryState) -> Result<MemoryState, MemoryStateError> {
         if stored.nodes.is_empty() {
-            if !stored.assignments.is_empty() {
+            if !(stored.assignments.is_empty() && stored.pods.is_empty()) {
                 return Err(MemoryStateError::NoMachine);
             }
             return Ok(MemoryState { nodes: self.nodes.clone(), ..stored });
         }
         let mut expected = MemoryState { nodes: self.nodes.clone(), ..MemoryState::default() };
-        for (pod, containers) in &stored.assignments {
+        for (pod, blocks) in &stored.pods {
+            expected.book_known((pod, ""), blocks)?;
+        }
+        for (pod, containers) in stored.assignments.iter().filter(|(pod, _)| !stored.pods.contains_key(*pod))
+        {
             for (container, blocks) in containers {
-                for block in blocks {
-                    let (pod, container) = (pod.clone(), container.clone());
-                    for node in block.nodes.nodes() {
-                        let Some(memory) = expected.nodes.get(&node) else {
-                            return Err(MemoryStateError::UnknownNode { pod, container });
-                        };
-                        if !memory.tables.contains_key(&block.kind) {
-                            return Err(MemoryStateError::UnknownKind { pod, container });
-                        }
-                    }
-                    expected.book(block.nodes, &block.kind, block.size);
-                }
+                expected.book_known((pod, container), blocks)?;
             }
         }
         if is_same(&stored, &expected) { Ok(stored) } else { Err(MemoryStateError::OtherMachine) }
+    }
+}
+
+impl MemoryState {
+    fn book_known(
+        &mut self,
+        (pod, container): (&PodUid, &str),
+        blocks: &[MemoryBlock],
+    ) -> Result<(), MemoryStateError> {
+        for block in blocks {
+            let owner = || (pod.clone(), container.to_owned());
+            for node in block.nodes.nodes() {
+                let Some(memory) = self.nodes.get(&node) else {
+                    let (pod, container) = owner();
+                    return Err(MemoryStateError::UnknownNode { pod, container });
+                };
+                if !memory.tables.contains_key(&block.kind) {
+                    let (pod, container) = owner();
+                    return Err(MemoryStateError::UnknownKind { pod, container });
+                }
+            }
+            self.book(block.nodes, &block.kind, block.size);
+        }
+        Ok(())
     }
 }
 

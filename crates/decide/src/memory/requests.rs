@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Container;
-use model::Pod;
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use model::{Pod, PodLevelManagement};
 
-use crate::cpus::has_pod_level_resources;
+use crate::cpus::{has_pod_level_resources, is_allocated_as_whole, is_guaranteed};
 use crate::pipeline::pod_actions::is_sidecar;
 use crate::pod_resources::qos::{QosClass, pod_qos_class};
 use crate::quantity::amount_of;
@@ -17,13 +17,32 @@ pub(super) type Requests = BTreeMap<String, u64>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FractionOfByte;
 
-/// Only Guaranteed pods without pod-level resources have memory on particular nodes.
-pub(super) fn qualifies(pod: &Pod) -> bool {
-    pod_qos_class(pod) == QosClass::Guaranteed && !has_pod_level_resources(pod)
+/// Only Guaranteed pods have memory on particular nodes.
+pub(super) fn qualifies(pod: &Pod, management: PodLevelManagement) -> bool {
+    pod_qos_class(pod) == QosClass::Guaranteed && (management.is_managed() || !has_pod_level_resources(pod))
 }
 
-pub(super) fn of_container(container: &Container) -> Result<Requests, FractionOfByte> {
-    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+/// Empty if the container shares the memory of the node or of its pod.
+pub(super) fn of_container(
+    pod: &Pod,
+    container: &Container,
+    management: PodLevelManagement,
+) -> Result<Requests, FractionOfByte> {
+    if management.is_managed() && has_pod_level_resources(pod) && !is_guaranteed(container) {
+        return Ok(Requests::new());
+    }
+    of_resources(container.resources.as_ref())
+}
+
+/// What a pod with pod-level resources owns as a whole.
+pub(super) fn of_whole_pod(pod: &Pod) -> Result<Requests, FractionOfByte> {
+    let mut requests = of_resources(pod.spec.resources.as_ref())?;
+    requests.retain(|_, size| *size > 0);
+    Ok(requests)
+}
+
+fn of_resources(resources: Option<&ResourceRequirements>) -> Result<Requests, FractionOfByte> {
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
     let memory = requests.into_iter().flatten().filter(|(name, _)| is_memory(name));
     memory
         .map(|(name, quantity)| {
@@ -37,7 +56,11 @@ pub(super) fn of_container(container: &Container) -> Result<Requests, FractionOf
 }
 
 /// The most that the containers of a pod have at the same time. Kinds that no regular container requests are left out.
-pub(super) fn of_pod(pod: &Pod) -> Result<Requests, FractionOfByte> {
+pub(super) fn of_pod(pod: &Pod, management: PodLevelManagement) -> Result<Requests, FractionOfByte> {
+    if is_allocated_as_whole(pod, management) {
+        return of_whole_pod(pod);
+    }
+    let of_container = |container| of_container(pod, container, management);
     let (mut init_peak, mut sidecars, mut regular) = (Requests::new(), Requests::new(), Requests::new());
     for container in pod.spec.init_containers.iter().flatten() {
         for (kind, size) in of_container(container)? {

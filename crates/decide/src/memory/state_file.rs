@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{NumaMask, PodUid};
+use model::{NumaMask, PodLevelManagement, PodUid};
 use serde::Deserialize;
 use values::fnv::Fnv32a;
 
@@ -33,8 +33,31 @@ struct File {
     machine_state: Option<BTreeMap<i64, Option<FileNode>>>,
     #[serde(default = "empty")]
     entries: Option<BTreeMap<String, Option<FileContainers>>>,
+    /// In version 2 of the layout.
+    #[serde(default = "empty")]
+    pod_entries: Option<BTreeMap<String, FilePod>>,
     #[serde(default)]
     checksum: u32,
+}
+
+/// Memory of a whole pod.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FilePod {
+    memory_blocks: Option<Vec<FileBlock>>,
+}
+
+/// Version 2 of the layout has the memory of whole pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    fn of(management: PodLevelManagement) -> Self {
+        if management.is_managed() { Self::Two } else { Self::One }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -69,7 +92,9 @@ fn empty<T: Default>() -> Option<T> {
     Some(T::default())
 }
 
-pub fn encode(policy: &str, state: &MemoryState) -> Vec<u8> {
+/// In version 2 of the layout if the gate `PodLevelResourceManagers` is on, else in version 1.
+pub fn encode(policy: &str, management: PodLevelManagement, state: &MemoryState) -> Vec<u8> {
+    let version = Version::of(management);
     let file = File::of(policy, state);
     let table = |table: &FileTable| {
         JsonObject::of(
@@ -118,17 +143,35 @@ pub fn encode(policy: &str, state: &MemoryState) -> Vec<u8> {
         let pods = pods.filter_map(|(uid, containers)| Some((uid.as_str(), pod(containers.as_ref()?))));
         object.value("entries", &JsonObject::of(pods));
     }
-    object.value("checksum", &file.hash().to_string()).finish().into_bytes()
+    if version == Version::Two && !state.pods.is_empty() {
+        let own = |own: &FilePod| {
+            let blocks = json_array(own.memory_blocks.iter().flatten().map(block));
+            JsonObject::of([("memoryBlocks", blocks)].into_iter())
+        };
+        let pods = file.pod_entries.iter().flatten();
+        object.value("podEntries", &JsonObject::of(pods.map(|(uid, blocks)| (uid.as_str(), own(blocks)))));
+    }
+    object.value("checksum", &file.hash(version).to_string()).finish().into_bytes()
 }
 
 /// # Errors
 /// When the file is damaged or belongs to another policy.
-pub fn decode(policy: &str, content: &[u8]) -> Result<MemoryState, MemoryFileError> {
-    let file: File =
+pub fn decode(
+    policy: &str,
+    management: PodLevelManagement,
+    content: &[u8],
+) -> Result<MemoryState, MemoryFileError> {
+    let mut file: File =
         serde_json::from_slice(content).map_err(|error| MemoryFileError::Unreadable(error.to_string()))?;
-    // Upstream accepts a file without a checksum.
-    if file.checksum != 0 && file.hash() != file.checksum {
-        return Err(MemoryFileError::Checksum);
+    let is_version_2 = management.is_managed() && file.hash(Version::Two) == file.checksum;
+    if !is_version_2 {
+        let has_pods = management.is_managed() && file.pod_entries.iter().flatten().next().is_some();
+        // Upstream accepts a file of version 1 without a checksum.
+        let is_version_1 = file.checksum == 0 || file.hash(Version::One) == file.checksum;
+        if has_pods || !is_version_1 {
+            return Err(MemoryFileError::Checksum);
+        }
+        file.pod_entries = None;
     }
     if file.policy_name != policy {
         return Err(MemoryFileError::OtherPolicy { configured: policy.to_owned(), stored: file.policy_name });
@@ -178,6 +221,8 @@ impl File {
             let blocks = |own: &Vec<MemoryBlock>| Some(own.iter().map(block).collect());
             Some(containers.iter().map(|(name, own)| (name.clone(), blocks(own))).collect())
         };
+        let whole_pod =
+            |own: &Vec<MemoryBlock>| FilePod { memory_blocks: Some(own.iter().map(block).collect()) };
         let assignments = state.assignments.iter();
         Self {
             policy_name: policy.to_owned(),
@@ -185,6 +230,9 @@ impl File {
                 state.nodes.iter().map(|(id, own)| (i64::from(*id), Some(node(own)))).collect(),
             ),
             entries: Some(assignments.map(|(uid, own)| (uid.as_str().to_owned(), pod(own))).collect()),
+            pod_entries: Some(
+                state.pods.iter().map(|(uid, own)| (uid.as_str().to_owned(), whole_pod(own))).collect(),
+            ),
             checksum: 0,
         }
     }
@@ -207,33 +255,51 @@ impl File {
         for (uid, containers) in self.entries.unwrap_or_default() {
             let own = state.assignments.entry(PodUid::from(uid.as_str())).or_default();
             for (name, blocks) in containers.unwrap_or_default() {
-                let block = |block: FileBlock| {
-                    let nodes = mask(block.numa_affinity.as_ref())?;
-                    Ok(MemoryBlock { nodes, kind: block.kind, size: block.size })
-                };
-                let blocks = blocks.unwrap_or_default().into_iter().map(block);
-                own.insert(name, blocks.collect::<Result<_, MemoryFileError>>()?);
+                own.insert(name, memory_blocks(blocks)?);
             }
+        }
+        for (uid, own) in self.pod_entries.unwrap_or_default() {
+            state.pods.insert(PodUid::from(uid.as_str()), memory_blocks(own.memory_blocks)?);
         }
         Ok(state)
     }
 
-    fn hash(&self) -> u32 {
-        Fnv32a::hash(self.dump().as_bytes())
+    fn hash(&self, version: Version) -> u32 {
+        Fnv32a::hash(self.dump(version).as_bytes())
     }
 
     /// The text that upstream hashes: the structure as Go's `spew` prints it.
-    fn dump(&self) -> String {
+    fn dump(&self, version: Version) -> String {
         let nodes =
             or_nil(self.machine_state.as_ref(), |nodes| map(nodes, |node| pointer(node, FileNode::dump)));
         let blocks = |own: &Vec<FileBlock>| list(own, FileBlock::dump);
         let pod = |containers: &FileContainers| map(containers, |own| or_nil(own.as_ref(), blocks));
         let entries = or_nil(self.entries.as_ref(), |pods| map(pods, |own| or_nil(own.as_ref(), pod)));
+        let pods = or_nil(self.pod_entries.as_ref(), |pods| map(pods, FilePod::dump));
+        let pods = match version {
+            Version::One => String::new(),
+            Version::Two => format!("PodEntries:(state.PodMemoryAssignments){pods} "),
+        };
         format!(
             "(*state.MemoryManagerCheckpoint){{PolicyName:(string){} MachineState:(state.NUMANodeMap){nodes} \
-             Entries:(state.ContainerMemoryAssignments){entries} Checksum:(checksum.Checksum)0}}",
+             Entries:(state.ContainerMemoryAssignments){entries} {pods}Checksum:(checksum.Checksum)0}}",
             self.policy_name
         )
+    }
+}
+
+fn memory_blocks(blocks: Option<Vec<FileBlock>>) -> Result<Vec<MemoryBlock>, MemoryFileError> {
+    let block = |block: FileBlock| {
+        let nodes = mask(block.numa_affinity.as_ref())?;
+        Ok(MemoryBlock { nodes, kind: block.kind, size: block.size })
+    };
+    blocks.unwrap_or_default().into_iter().map(block).collect()
+}
+
+impl FilePod {
+    fn dump(&self) -> String {
+        let blocks = or_nil(self.memory_blocks.as_ref(), |blocks| list(blocks, FileBlock::dump));
+        format!("{{MemoryBlocks:([]state.Block){blocks}}}")
     }
 }
 

@@ -42,6 +42,8 @@ pub type Assignments = BTreeMap<PodUid, BTreeMap<String, Vec<MemoryBlock>>>;
 pub struct MemoryState {
     pub nodes: BTreeMap<i32, NodeMemory>,
     pub assignments: Assignments,
+    /// Blocks of pods that own memory as a whole. Those of their containers are parts of them, and not booked.
+    pub pods: BTreeMap<PodUid, Vec<MemoryBlock>>,
 }
 
 impl MemoryState {

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use model::{NumaMask, NumaNode, Pod, PodUid, ProviderHints, ResourceHints, TopologyHint};
+use model::{
+    NumaMask, NumaNode, Pod, PodLevelManagement, PodUid, ProviderHints, ResourceHints, TopologyHint,
+};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,6 +15,8 @@ use crate::test_objects;
 
 /// Written by upstream's code: `cpusets memory 800 1`.
 const SCENARIOS: &[u8] = include_bytes!("../../testdata/memory.txt.gz");
+
+const UNMANAGED: PodLevelManagement = PodLevelManagement::Unmanaged;
 
 const ANYWHERE: TopologyHint = TopologyHint { nodes: None, preferred: false };
 
@@ -53,13 +57,13 @@ struct GoldenContainer {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Hint {
+pub(crate) struct Hint {
     m: Option<u64>,
     p: bool,
 }
 
 impl Hint {
-    fn hint(self) -> TopologyHint {
+    pub(crate) fn hint(self) -> TopologyHint {
         let nodes = |bits: u64| NumaMask::of((0..64).filter(|node| bits & (1 << node) != 0));
         TopologyHint { nodes: self.m.map(nodes), preferred: self.p }
     }
@@ -91,7 +95,7 @@ impl GoldenContainer {
 }
 
 /// Sorted, because neither order has a meaning.
-fn sorted(hints: &ProviderHints) -> BTreeMap<String, Vec<(u64, bool)>> {
+pub(crate) fn sorted(hints: &ProviderHints) -> BTreeMap<String, Vec<(u64, bool)>> {
     let list = |hints: &ResourceHints| {
         let ResourceHints::OneOf(hints) = hints else { panic!("no preference") };
         let mut list: Vec<_> =
@@ -103,7 +107,7 @@ fn sorted(hints: &ProviderHints) -> BTreeMap<String, Vec<(u64, bool)>> {
 }
 
 /// Upstream gives an empty list for a kind, or no kind at all, if nothing is possible or the container has no preference.
-fn golden(hints: Option<&BTreeMap<String, Vec<Hint>>>) -> BTreeMap<String, Vec<(u64, bool)>> {
+pub(crate) fn golden(hints: Option<&BTreeMap<String, Vec<Hint>>>) -> BTreeMap<String, Vec<(u64, bool)>> {
     let list = |hints: &Vec<Hint>| {
         let mut list: Vec<_> = hints.iter().map(|hint| (hint.m.unwrap(), hint.p)).collect();
         list.sort_unstable();
@@ -118,8 +122,9 @@ fn policy(nodes: &[NumaNode], reserved: &MemoryReservations) -> MemoryPolicy {
     MemoryPolicy::new(nodes, reserved, &node_reserved).unwrap()
 }
 
-fn with_sorted_blocks(mut state: MemoryState) -> MemoryState {
-    for blocks in state.assignments.values_mut().flat_map(BTreeMap::values_mut) {
+pub(crate) fn with_sorted_blocks(mut state: MemoryState) -> MemoryState {
+    let containers = state.assignments.values_mut().flat_map(BTreeMap::values_mut);
+    for blocks in containers.chain(state.pods.values_mut()) {
         blocks.sort_by(|one, other| one.kind.cmp(&other.kind));
     }
     state
@@ -140,7 +145,7 @@ fn replay(scenario: &Scenario, line: &str) -> (usize, bool) {
         own.retain(|_, size| *size > 0);
     }
     let policy = policy(&nodes, &reserved);
-    let mut allocator = MemoryAllocator::new(policy.validate(MemoryState::default()).unwrap());
+    let mut allocator = MemoryAllocator::new(UNMANAGED, policy.validate(MemoryState::default()).unwrap());
     let mut allocations = 0;
     for step in &scenario.steps {
         if !step.remove.is_empty() {
@@ -167,9 +172,9 @@ fn replay(scenario: &Scenario, line: &str) -> (usize, bool) {
             }
         }
     }
-    let stored = decode("Static", scenario.file.as_bytes()).unwrap();
+    let stored = decode("Static", UNMANAGED, scenario.file.as_bytes()).unwrap();
     assert_eq!(with_sorted_blocks(allocator.state().clone()), with_sorted_blocks(stored.clone()), "{line}");
-    assert_eq!(String::from_utf8(encode("Static", &stored)).unwrap(), scenario.file);
+    assert_eq!(String::from_utf8(encode("Static", UNMANAGED, &stored)).unwrap(), scenario.file);
     (allocations, policy.validate(stored).is_ok())
 }
 
@@ -200,7 +205,7 @@ fn reserved(memory: u64) -> MemoryReservations {
 /// Nodes with 1000 bytes each, of which the first reserves 100.
 fn allocator(count: i32) -> MemoryAllocator {
     let policy = policy(&machine(count, 1000), &reserved(100));
-    MemoryAllocator::new(policy.validate(MemoryState::default()).unwrap())
+    MemoryAllocator::new(UNMANAGED, policy.validate(MemoryState::default()).unwrap())
 }
 
 fn pod(uid: &str, memory: u64) -> Pod {
@@ -240,7 +245,7 @@ fn memory_and_huge_pages_are_two_blocks_with_one_counter_each() {
     let mut nodes = machine(1, 1000);
     nodes[0].huge_pages = [("hugepages-2Mi".to_owned(), 400)].into();
     let policy = policy(&nodes, &reserved(100));
-    let mut allocator = MemoryAllocator::new(policy.validate(MemoryState::default()).unwrap());
+    let mut allocator = MemoryAllocator::new(UNMANAGED, policy.validate(MemoryState::default()).unwrap());
     let resources = json!({"cpu": "1", "memory": "500", "hugepages-2Mi": "300"});
     let pod = test_objects::pod(
         json!({"containers": [{"name": "c", "resources": {"requests": resources, "limits": resources}}]}),
@@ -309,7 +314,7 @@ fn reservations_must_add_up_to_those_of_the_node() {
 #[test]
 fn stored_memory_must_fit_the_machine() {
     let policy = policy(&machine(2, 1000), &reserved(100));
-    let mut allocator = MemoryAllocator::new(policy.validate(MemoryState::default()).unwrap());
+    let mut allocator = MemoryAllocator::new(UNMANAGED, policy.validate(MemoryState::default()).unwrap());
     allocate(&mut allocator, &pod("u", 500)).unwrap();
     let good = allocator.state().clone();
     assert_eq!(policy.validate(good.clone()), Ok(good.clone()));
@@ -353,7 +358,9 @@ fn stored_memory_must_fit_the_machine() {
 #[test]
 fn checksums_of_memory_states_equal_known_files() {
     let checksum = |policy: &str, state: &MemoryState| {
-        serde_json::from_slice::<Value>(&encode(policy, state)).unwrap()["checksum"].as_u64().unwrap()
+        serde_json::from_slice::<Value>(&encode(policy, UNMANAGED, state)).unwrap()["checksum"]
+            .as_u64()
+            .unwrap()
     };
     assert_eq!(checksum("None", &MemoryState::default()), 4_236_770_233);
     let table =
@@ -362,13 +369,17 @@ fn checksums_of_memory_states_equal_known_files() {
         NodeMemory { assignments: 0, tables: [("memory".to_owned(), table)].into(), group: NumaMask::EMPTY };
     let block = MemoryBlock { nodes: NumaMask::of([0]), kind: "memory".to_owned(), size: 512 };
     let own = [("container1".to_owned(), vec![block])].into();
-    let state = MemoryState { nodes: [(0, node)].into(), assignments: [(PodUid::from("pod"), own)].into() };
+    let state = MemoryState {
+        nodes: [(0, node)].into(),
+        assignments: [(PodUid::from("pod"), own)].into(),
+        pods: BTreeMap::new(),
+    };
     assert_eq!(checksum("static", &state), 4_215_593_881);
 }
 
 #[test]
 fn refuses_memory_files_with_the_texts_of_upstream() {
-    let file = String::from_utf8(encode("Static", allocator(1).state())).unwrap();
+    let file = String::from_utf8(encode("Static", UNMANAGED, allocator(1).state())).unwrap();
     for (file, policy, text) in [
         (file.replace("1000", "1001"), "Static", "checkpoint is corrupted"),
         (
@@ -377,15 +388,15 @@ fn refuses_memory_files_with_the_texts_of_upstream() {
             "[memorymanager] configured policy \"None\" differs from state checkpoint policy \"Static\"",
         ),
     ] {
-        assert_eq!(decode(policy, file.as_bytes()).unwrap_err().to_string(), text);
+        assert_eq!(decode(policy, UNMANAGED, file.as_bytes()).unwrap_err().to_string(), text);
     }
     for file in ["", "{", "[]", r#"{"machineState":7}"#, r#"{"machineState":{"0":{"cells":[99]}}}"#] {
-        assert!(decode("Static", file.as_bytes()).is_err(), "{file}");
+        assert!(decode("Static", UNMANAGED, file.as_bytes()).is_err(), "{file}");
     }
     for (file, policy) in
         [(r#"{"policyName":"None","machineState":null}"#, "None"), (file.as_str(), "Static")]
     {
-        decode(policy, file.as_bytes()).unwrap();
+        decode(policy, UNMANAGED, file.as_bytes()).unwrap();
     }
 }
 

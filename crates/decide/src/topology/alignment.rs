@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use model::{NumaMask, NumaNode, ProviderHints, Rejection, TopologyHint};
+use model::{NumaMask, NumaNode, Pod, PodLevelManagement, ProviderHints, Rejection, TopologyHint};
+
+use crate::cpus::has_pod_level_resources;
 
 use super::merge::{best_hint, keep_single_node_hints, resource_hints};
 
@@ -137,6 +139,18 @@ impl Alignment {
 }
 
 /// The rejection of a pod whose resources cannot be aligned.
-pub fn affinity_rejection() -> Rejection {
-    Rejection::at_admission(TOPOLOGY_AFFINITY_ERROR, "Resources cannot be allocated with Topology locality")
+pub fn affinity_rejection(pod: &Pod, scope: AlignmentScope, management: PodLevelManagement) -> Rejection {
+    let is_managed = management.is_managed() && has_pod_level_resources(pod);
+    let message = match scope {
+        AlignmentScope::Container if is_managed => {
+            "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+        }
+        AlignmentScope::Pod if is_managed => {
+            "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+        }
+        AlignmentScope::Container | AlignmentScope::Pod => {
+            "Resources cannot be allocated with Topology locality"
+        }
+    };
+    Rejection::at_admission(TOPOLOGY_AFFINITY_ERROR, message)
 }

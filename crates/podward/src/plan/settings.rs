@@ -7,7 +7,7 @@ use config::{Gate, LoadedConfig, parse_ip};
 use model::{CgroupDriver, CgroupVersion, HostCapabilities, NodeSettings, PodGates};
 use ports::host::host_facts::HostFacts;
 
-use super::{cgroups, cpus, memory, node, registration};
+use super::{cgroups, cpus, memory, node, registration, topology};
 
 pub(super) fn node_settings(
     loaded: &LoadedConfig,
@@ -63,6 +63,7 @@ fn pod_gates(loaded: &LoadedConfig) -> PodGates {
         hostname_override: loaded.gates.enabled(Gate::HostnameOverride),
         image_volume_digests: loaded.gates.enabled(Gate::ImageVolumeWithDigest),
         init_container_resize: loaded.gates.enabled(Gate::InPlacePodVerticalScalingInitContainers),
+        pod_level_management: topology::pod_level_management(loaded),
         pod_level_resize: loaded.gates.enabled(Gate::InPlacePodLevelResourcesVerticalScaling),
         numeric_tolerations: loaded.gates.enabled(Gate::TaintTolerationComparisonOperators),
         ready_to_start_condition: loaded.gates.enabled(Gate::PodReadyToStartContainersCondition),

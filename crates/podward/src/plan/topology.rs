@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use config::LoadedConfig;
 use config::configuration::{CpuManagerPolicy, Managers, MemoryManagerPolicy, TopologyPolicy, TopologyScope};
+use config::{Gate, LoadedConfig};
 use decide::topology::{Alignment, AlignmentOptions, AlignmentPolicy, AlignmentScope};
-use model::NumaNode;
+use model::{NumaNode, PodLevelManagement};
 
 /// Reads the NUMA nodes of the machine, which only two resource managers need.
 pub(super) fn numa_nodes(loaded: &LoadedConfig) -> anyhow::Result<Vec<NumaNode>> {
@@ -38,6 +38,17 @@ pub(super) fn alignment(loaded: &LoadedConfig, nodes: &[NumaNode]) -> anyhow::Re
         max_nodes: managers.max_numa_nodes().unwrap_or(AlignmentOptions::default().max_nodes),
     };
     Ok(Some(Alignment::new(policy, scope, options, nodes)?))
+}
+
+/// Without alignment, the scope has no meaning.
+pub(super) fn pod_level_management(loaded: &LoadedConfig) -> PodLevelManagement {
+    let managers = &loaded.config.managers;
+    let is_aligned = managers.topology_manager_policy != TopologyPolicy::None;
+    match managers.topology_manager_scope {
+        _ if !loaded.gates.enabled(Gate::PodLevelResourceManagers) => PodLevelManagement::Unmanaged,
+        TopologyScope::Pod if is_aligned => PodLevelManagement::PerPod,
+        TopologyScope::Pod | TopologyScope::Container => PodLevelManagement::PerContainer,
+    }
 }
 
 fn aligns_by_socket(managers: &Managers) -> bool {

@@ -117,8 +117,10 @@ pub(super) async fn restore_allocations(
     };
     let (allocated, actuated) = (load(ALLOCATED).await?, load(ACTUATED).await?);
     let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref())?;
-    let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), metrics.clone()).await?;
-    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone()).await?;
+    let management = plan.settings.gates.pod_level_management;
+    let cpus =
+        ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), management, metrics.clone()).await?;
+    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), management, metrics.clone()).await?;
     let devices = PluginDevices::restore(PluginDevicesDeps {
         connector: Arc::new(GrpcDevicePluginConnector),
         folder: plan.device_plugins.clone(),
@@ -127,7 +129,7 @@ pub(super) async fn restore_allocations(
         metrics: metrics.clone(),
     });
     let managed = ManagedResources::new(plan.alignment.clone(), cpus, memory, metrics.clone());
-    Ok(allocations.with_managed(managed.with_devices(devices.await)))
+    Ok(allocations.with_managed(managed.with_pod_level_management(management).with_devices(devices.await)))
 }
 
 /// Reconciles the mount journal with the mount table of the kernel.

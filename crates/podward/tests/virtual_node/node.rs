@@ -450,9 +450,10 @@ fn allocations(root: &Path, plan: &Plan, metrics: &Arc<Metrics>) -> Allocations 
     let (allocated, actuated) = (read(ALLOCATED), read(ACTUATED));
     let files = Arc::new(StateFiles::new(root));
     let allocations = Allocations::restore(files.clone(), allocated.as_deref(), actuated.as_deref()).unwrap();
-    let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), metrics.clone());
+    let management = plan.settings.gates.pod_level_management;
+    let cpus = ExclusiveCpus::restore(files.clone(), root, plan.cpus.clone(), management, metrics.clone());
     let cpus = Handle::current().block_on(cpus).unwrap();
-    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), metrics.clone());
+    let memory = PinnedMemory::restore(files, root, plan.memory.clone(), management, metrics.clone());
     let memory = Handle::current().block_on(memory).unwrap();
     let devices = PluginDevices::restore(PluginDevicesDeps {
         connector: Arc::new(GrpcDevicePluginConnector),

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use model::{CpuLocation, CpuPolicyOptions, CpuTopology, PodSource};
+use model::{CpuLocation, CpuPolicyOptions, CpuTopology, PodLevelManagement, PodSource};
 use serde_json::{Value, json};
 use testkit::builders;
 
@@ -32,7 +32,8 @@ fn allocate(cpus: &ExclusiveCpus, pod: &Pod) -> Result<(), Rejection> {
 }
 
 async fn restore(files: &Arc<Files>, policy: Option<StaticPolicy>) -> Result<ExclusiveCpus, RestoreError> {
-    ExclusiveCpus::restore(files.clone(), Path::new("/r"), policy, Arc::new(Metrics::new())).await
+    let (metrics, management) = (Arc::new(Metrics::new()), PodLevelManagement::Unmanaged);
+    ExclusiveCpus::restore(files.clone(), Path::new("/r"), policy, management, metrics).await
 }
 
 fn content(files: &Files) -> Value {
@@ -89,7 +90,15 @@ async fn other_policy_refuses_the_state() {
 async fn counts_allocations_and_failures() {
     let metrics = Arc::new(Metrics::new());
     let files = Arc::new(Files::default());
-    let cpus = ExclusiveCpus::restore(files, Path::new("/r"), Some(policy()), metrics.clone()).await.unwrap();
+    let cpus = ExclusiveCpus::restore(
+        files,
+        Path::new("/r"),
+        Some(policy()),
+        PodLevelManagement::Unmanaged,
+        metrics.clone(),
+    )
+    .await
+    .unwrap();
     allocate(&cpus, &pod("u", "2")).unwrap();
     assert_eq!(allocate(&cpus, &pod("v", "2")).unwrap_err().reason, "UnexpectedAdmissionError");
     let text = metrics.encode(Format::Text);

@@ -14,6 +14,14 @@ use crate::test_checkpoints::Files;
 
 /// Two NUMA nodes with four CPUs each. The first CPU is reserved.
 async fn resources(policy: AlignmentPolicy, scope: AlignmentScope) -> ManagedResources {
+    managed_resources(policy, scope, PodLevelManagement::Unmanaged).await
+}
+
+async fn managed_resources(
+    policy: AlignmentPolicy,
+    scope: AlignmentScope,
+    management: PodLevelManagement,
+) -> ManagedResources {
     let location = |core| CpuLocation { numa_node: core / 4, socket: core / 4, core, uncore_cache: 0 };
     let topology = CpuTopology {
         cpus: (0..8).map(|cpu| (cpu, location(i32::try_from(cpu).unwrap()))).collect(),
@@ -25,8 +33,11 @@ async fn resources(policy: AlignmentPolicy, scope: AlignmentScope) -> ManagedRes
     let nodes = [0, 1].map(|id| NumaNode { id, ..NumaNode::default() });
     let alignment = Alignment::new(policy, scope, AlignmentOptions::default(), &nodes).unwrap();
     let (files, metrics) = (Arc::new(Files::default()), Arc::new(Metrics::new()));
-    let cpus = ExclusiveCpus::restore(files, Path::new("/r"), Some(cpus), metrics.clone()).await.unwrap();
+    let cpus = ExclusiveCpus::restore(files, Path::new("/r"), Some(cpus), management, metrics.clone())
+        .await
+        .unwrap();
     ManagedResources::new(Some(alignment), cpus, PinnedMemory::default(), metrics)
+        .with_pod_level_management(management)
 }
 
 fn pod(uid: &str, cpus: &[u32]) -> Pod {
@@ -102,4 +113,66 @@ async fn best_effort_policy_prefers_the_node_with_enough_cpus() {
     admit(&resources, &pod("rest", &[3])).unwrap();
     let rejection = admit(&resources, &pod("late", &[1])).unwrap_err();
     assert_eq!(rejection.reason, "UnexpectedAdmissionError");
+}
+
+/// A pod with pod-level resources. The first container has resources, the second has none.
+fn pod_with_own_resources(uid: &str, total: u32, exclusive: u32) -> Pod {
+    let resources = |cpus: u32| json!({"cpu": cpus.to_string(), "memory": "1Mi"});
+    let list = |cpus| json!({"requests": resources(cpus), "limits": resources(cpus)});
+    let spec = json!({
+        "resources": list(total),
+        "containers": [{"name": "app", "resources": list(exclusive)}, {"name": "helper"}],
+    });
+    builders::pod(uid, PodSource::Api, spec)
+}
+
+#[tokio::test]
+async fn pod_with_own_resources_gets_cpus_as_a_whole_in_pod_scope() {
+    let resources =
+        managed_resources(AlignmentPolicy::SingleNumaNode, AlignmentScope::Pod, PodLevelManagement::PerPod)
+            .await;
+    let own = pod_with_own_resources("own", 4, 3);
+    admit(&resources, &own).unwrap();
+    assert_eq!((cpus(&resources, &own, "app"), cpus(&resources, &own, "helper")), ("4-6".into(), "7".into()));
+    admit(&resources, &own).unwrap();
+    assert_eq!(cpus(&resources, &own, "app"), "4-6", "a pod that is admitted again keeps its CPUs");
+    let rejection = admit(&resources, &pod_with_own_resources("late", 4, 1)).unwrap_err();
+    assert_eq!(
+        (rejection.reason.as_ref(), rejection.message.as_ref()),
+        (
+            "TopologyAffinityError",
+            "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+        )
+    );
+    let text = resources.metrics.encode(Format::Text);
+    for line in [
+        "resource_manager_allocations_total{resource_name=\"cpu\",source=\"pod\"} 2\n",
+        "resource_manager_container_assignments{resource_name=\"cpu\",assignment_type=\"pod_exclusive\"} 1\n",
+        "resource_manager_container_assignments{resource_name=\"cpu\",assignment_type=\"pod_shared\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    resources.retain(|uid, _| *uid != own.uid);
+    admit(&resources, &pod_with_own_resources("next", 4, 1)).unwrap();
+}
+
+#[tokio::test]
+async fn containers_of_pods_with_own_resources_get_cpus_one_by_one_in_container_scope() {
+    let scope = AlignmentScope::Container;
+    let resources =
+        managed_resources(AlignmentPolicy::Restricted, scope, PodLevelManagement::PerContainer).await;
+    let own = pod_with_own_resources("own", 4, 3);
+    admit(&resources, &own).unwrap();
+    assert_eq!(
+        (cpus(&resources, &own, "app"), cpus(&resources, &own, "helper")),
+        ("1-3".into(), String::new())
+    );
+    let late = pod_with_own_resources("late", 6, 5);
+    assert_eq!(
+        admit(&resources, &late).unwrap_err().message,
+        "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+    );
+    let text = resources.metrics.encode(Format::Text);
+    let line = "resource_manager_allocations_total{resource_name=\"cpu\",source=\"node\"} 1\n";
+    assert!(text.contains(line), "{text}");
 }

@@ -1,4 +1,4 @@
-use model::{NumaNode, PodSource};
+use model::{NumaNode, PodLevelManagement, PodSource};
 use serde_json::{Value, json};
 use testkit::builders;
 
@@ -29,7 +29,8 @@ async fn restore(
     files: &Arc<Files>,
     policy: Option<MemoryPolicy>,
 ) -> Result<PinnedMemory, RestoreMemoryError> {
-    PinnedMemory::restore(files.clone(), Path::new("/r"), policy, Arc::new(Metrics::new())).await
+    let (metrics, management) = (Arc::new(Metrics::new()), PodLevelManagement::Unmanaged);
+    PinnedMemory::restore(files.clone(), Path::new("/r"), policy, management, metrics).await
 }
 
 fn content(files: &Files) -> Value {
@@ -72,8 +73,15 @@ async fn other_memory_policy_refuses_the_state() {
 async fn counts_memory_requests_and_failures() {
     let metrics = Arc::new(Metrics::new());
     let files = Arc::new(Files::default());
-    let memory =
-        PinnedMemory::restore(files, Path::new("/r"), Some(policy()), metrics.clone()).await.unwrap();
+    let memory = PinnedMemory::restore(
+        files,
+        Path::new("/r"),
+        Some(policy()),
+        PodLevelManagement::Unmanaged,
+        metrics.clone(),
+    )
+    .await
+    .unwrap();
     allocate(&memory, &pod("u", "900")).unwrap();
     let rejection = allocate(&memory, &pod("v", "2000")).unwrap_err();
     assert_eq!(rejection.reason, "UnexpectedAdmissionError");

@@ -25,7 +25,7 @@ fn machine(nodes: usize, cores_per_node: usize) -> CpuTopology {
 fn allocator(topology: CpuTopology, options: CpuPolicyOptions, reserved_milli: i64) -> CpuAllocator {
     let policy = StaticPolicy::new(topology, options, reserved_milli, &CpuSet::new()).unwrap();
     let assignments = policy.validate(CpuAssignments::default()).unwrap();
-    CpuAllocator::new(policy, assignments)
+    CpuAllocator::new(policy, PodLevelManagement::Unmanaged, assignments)
 }
 
 fn container(name: &str, cpu: &str) -> Value {
@@ -59,7 +59,9 @@ fn only_whole_cpus_of_guaranteed_pods_are_exclusive() {
     assert_eq!(allocator.assignments().shared.to_string(), "0-7");
     assert_eq!(allocator.policy().reserved().to_string(), "0");
     let (report, _) = allocator.allocate_pod(&pod("u", "3"));
-    assert_eq!(report, AllocationReport { requests: 1, uncore_aligned: 1 });
+    let expected =
+        AllocationReport { requests: 1, uncore_aligned: 1, from_node: 1, ..AllocationReport::default() };
+    assert_eq!(report, expected);
     assert_eq!(cpus_of(&allocator, "u", "c").unwrap(), "1,4-5");
     assert_eq!(allocator.assignments().shared.to_string(), "0,2-3,6-7");
     assert_eq!(allocator.assignments().effective(&"other".into(), "c").to_string(), "0,2-3,6-7");
@@ -152,10 +154,12 @@ fn stored_state_must_fit_the_machine() {
             "current set of available CPUs \"0-7\" doesn't match with CPUs in state \"0-8\"",
         ),
     ] {
-        let stored = CpuAssignments { shared: shared.parse().unwrap(), exclusive };
+        let stored =
+            CpuAssignments { shared: shared.parse().unwrap(), exclusive, ..CpuAssignments::default() };
         assert_eq!(policy.validate(stored).unwrap_err().to_string(), text);
     }
-    let stored = CpuAssignments { shared: "0,2-7".parse().unwrap(), exclusive: entry("1") };
+    let shared = "0,2-7".parse().unwrap();
+    let stored = CpuAssignments { shared, exclusive: entry("1"), ..CpuAssignments::default() };
     assert_eq!(policy.validate(stored.clone()).unwrap(), stored);
 }
 
