@@ -30,6 +30,7 @@ use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
 
 use call::Deadline;
+pub use call::TraceParentOf;
 use call_limits::{CallLimit, CallLimits};
 pub use connect::connect;
 pub use endpoint::{Endpoint, EndpointError};
@@ -52,6 +53,7 @@ pub struct CriClient {
     request_timeout: Duration,
     meter: Option<Arc<dyn CallMeter>>,
     limits: Arc<CallLimits>,
+    trace_parent_of: Option<TraceParentOf>,
     fingerprinter: ListFingerprinter,
 }
 
@@ -100,6 +102,7 @@ impl CriClient {
             request_timeout,
             meter: None,
             limits: Arc::default(),
+            trace_parent_of: None,
             fingerprinter: ListFingerprinter::default(),
         }
     }
@@ -108,6 +111,12 @@ impl CriClient {
     #[must_use]
     pub fn with_meter(self, meter: Arc<dyn CallMeter>) -> Self {
         Self { meter: Some(meter), ..self }
+    }
+
+    /// Passes the span of each call to the runtime.
+    #[must_use]
+    pub fn with_trace_context(self, trace_parent_of: TraceParentOf) -> Self {
+        Self { trace_parent_of: Some(trace_parent_of), ..self }
     }
 
     /// Uses streaming list calls (`CRIListStreaming`) unless the runtime responds that it does not support them.
@@ -137,8 +146,13 @@ impl CriClient {
     ) -> Result<Res, RuntimeError> {
         let mut client = S::client(self);
         // Boxed, because these futures are large; the allocation is cheap compared to the call.
-        let call = Box::pin(method(&mut client, call::request(message, deadline)));
-        self.limits.run(CallLimit::of(operation), self.execute(operation, deadline, call)).await
+        let call = async { method(&mut client, self.request(message, deadline)).await };
+        self.limits.run(CallLimit::of(operation), self.execute(operation, deadline, Box::pin(call))).await
+    }
+
+    /// Called within the span of the call.
+    fn request<T>(&self, message: T, deadline: Deadline) -> Request<T> {
+        call::request(message, deadline, self.trace_parent_of)
     }
 
     /// Runs a call with its deadline, span and metrics.

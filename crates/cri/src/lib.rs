@@ -16,4 +16,4 @@ mod list_calls;
 mod list_fingerprint;
 pub mod v1;
 
-pub use client::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint, EndpointError, connect};
+pub use client::{CriClient, DEFAULT_REQUEST_TIMEOUT, Endpoint, EndpointError, TraceParentOf, connect};

@@ -6,9 +6,9 @@ use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
-use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
 
 use crate::TARGET;
 use crate::sampler::Sampler;
@@ -93,6 +93,32 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             let _ = self.sender.try_send(span);
         }
     }
+}
+
+/// The W3C `traceparent` of a span, for requests to other programs; `None` if no [`SpanLayer`] records it. A span whose trace
+/// is not sampled has one that says so, so that the other program does not start a trace.
+#[must_use]
+pub fn trace_parent_of(span: &tracing::Span) -> Option<String> {
+    span.with_subscriber(|(id, dispatch)| {
+        let sampler = &dispatch.downcast_ref::<SpanLayer>()?.sampler;
+        let registry = dispatch.downcast_ref::<Registry>()?;
+        let found = registry.span(id)?;
+        let extensions = found.extensions();
+        let parent = match &extensions.get::<OpenSpan>()?.0 {
+            Some(span) => TraceParent {
+                trace_id: span.trace_id.clone(),
+                span_id: span.span_id.clone(),
+                is_sampled: true,
+            },
+            None => TraceParent {
+                trace_id: [sampler.new_span_id(), sampler.new_span_id()].concat(),
+                span_id: sampler.new_span_id().to_vec(),
+                is_sampled: false,
+            },
+        };
+        Some(parent.to_string())
+    })
+    .flatten()
 }
 
 /// Filter for the spans that are exported.

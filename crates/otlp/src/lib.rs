@@ -32,7 +32,7 @@ pub mod v1 {
 
 pub use endpoint::EndpointError;
 pub use exporter::Exporter;
-pub use layer::{ExportedSpans, SpanLayer};
+pub use layer::{ExportedSpans, SpanLayer, trace_parent_of};
 
 pub use ports::telemetry::trace::TARGET;
 

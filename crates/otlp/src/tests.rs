@@ -125,3 +125,25 @@ async fn request_span_joins_trace_of_the_client() {
     assert!(parent.attributes.is_empty(), "{parent:?}");
     assert_eq!(collected(1_000_000, request("00")).await, []);
 }
+
+#[tokio::test]
+async fn span_has_a_traceparent_for_calls_to_other_programs() {
+    let parent = Arc::new(std::sync::OnceLock::new());
+    let seen = parent.clone();
+    let spans = collected(1_000_000, async move {
+        let span = tracing::info_span!(target: TARGET, "call");
+        seen.set(trace_parent_of(&span)).unwrap();
+        assert_eq!(trace_parent_of(&tracing::info_span!("not exported")), None);
+    })
+    .await;
+    let parent = trace_parent::TraceParent::parse(parent.get().unwrap().as_ref().unwrap()).unwrap();
+    assert_eq!((&parent.trace_id, &parent.span_id), (&spans[0].trace_id, &spans[0].span_id));
+    assert!(parent.is_sampled);
+    collected(0, async {
+        let header = trace_parent_of(&tracing::info_span!(target: TARGET, "call")).unwrap();
+        // Otherwise the other program would decide for itself, and start traces without a beginning.
+        assert!(!trace_parent::TraceParent::parse(&header).unwrap().is_sampled);
+    })
+    .await;
+    assert_eq!(trace_parent_of(&tracing::info_span!(target: TARGET, "no exporter")), None);
+}

@@ -1,4 +1,6 @@
-//! Parses the W3C `traceparent` header.
+//! The W3C `traceparent` header.
+
+use std::fmt::{self, Display};
 
 /// A parent span in another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,20 @@ impl TraceParent {
     }
 }
 
+impl Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("00-")?;
+        for byte in &self.trace_id {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str("-")?;
+        for byte in &self.span_id {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(if self.is_sampled { "-01" } else { "-00" })
+    }
+}
+
 /// Decodes exactly `length` bytes of lower-case hexadecimal digits.
 fn hex(text: &str, length: usize) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text
@@ -53,6 +69,7 @@ mod tests {
         let valid = TraceParent::parse(&format!("00-{TRACE}-b7ad6b7169203331-01")).unwrap();
         assert_eq!((valid.trace_id[0], valid.trace_id[15], valid.span_id[0]), (0x0a, 0x9c, 0xb7));
         assert!(valid.is_sampled);
+        assert_eq!(valid.to_string(), format!("00-{TRACE}-b7ad6b7169203331-01"));
         let unsampled = TraceParent::parse(&format!("00-{TRACE}-b7ad6b7169203331-00")).unwrap();
         assert!(!unsampled.is_sampled);
         assert!(TraceParent::parse(&format!("01-{TRACE}-b7ad6b7169203331-01-more")).is_some());

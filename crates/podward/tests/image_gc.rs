@@ -1,4 +1,4 @@
-//! Image garbage collection with a fake runtime and a fake disk.
+//! Garbage collection of images and containers with a fake runtime and a fake disk.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use agent::cluster::event_log::EventLog;
 use agent::metrics::{Format, Metrics};
+use agent::pipeline::messages::ReclaimOrder;
 use agent::pipeline::observation::observations;
 use agent::pipeline::tables::table;
+use agent::upkeep::container_gc::{self, ContainerGcDeps};
 use agent::upkeep::image_gc::{ImageGcDeps, run};
 use async_trait::async_trait;
 use cri::{CriClient, DEFAULT_REQUEST_TIMEOUT};
 use decide::images::image_gc::ImageGcPolicy;
+use decide::pipeline::dead_containers::ContainerGcPolicy;
 use model::Pod;
 use ports::clock::SystemClock;
 use ports::host::checkpoints::Checkpoints;
@@ -24,6 +27,10 @@ use testkit::fake_runtime::{FakeRuntime, Fault, Injection, Rpc, tokio_clock};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
+use tracing::Subscriber;
+use tracing::span::{Attributes, Id};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
 /// A disk with a configurable size.
 #[derive(Default)]
@@ -163,4 +170,57 @@ async fn reports_second_failure_to_list_images() {
     let messages = collector.recorded_messages("ImageGCFailed");
     assert!(messages.len() == 1 && messages[0].contains("no list"), "{messages:?}");
     drop(injected);
+}
+
+/// Names of spans, each after that of its parent.
+#[derive(Clone, Default)]
+struct SpanNames(Arc<Mutex<Vec<[String; 2]>>>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanNames {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let parent = context.span(id).and_then(|span| span.parent()).map(|parent| parent.name().to_owned());
+        self.0.lock().push([parent.unwrap_or_default(), attributes.metadata().name().to_owned()]);
+    }
+}
+
+impl SpanNames {
+    fn contains(&self, parent: &str, name: &str) -> bool {
+        self.0.lock().iter().any(|[of, own]| of == parent && own == name)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn collections_are_spans_with_the_names_of_upstream() {
+    let names = SpanNames::default();
+    let subscriber = tracing_subscriber::registry().with(names.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let collector = collector(Duration::ZERO);
+    collector.wait_for_runs(0).await;
+    assert!(names.contains("", "Images/GarbageCollect"), "{:?}", names.0.lock());
+    assert!(names.contains("Images/GarbageCollect", "runtime call"), "{:?}", names.0.lock());
+
+    let folder = tempfile::tempdir().unwrap();
+    let logs = host::HostPodFolders::new(folder.path(), folder.path(), folder.path());
+    let channel = collector.runtime.channel();
+    let (observed, observer) = observations(Vec::new());
+    let (_, workers) = table(Vec::new());
+    let (orders_sender, orders) = tokio::sync::mpsc::channel(1);
+    let deps = ContainerGcDeps {
+        runtime: Arc::new(CriClient::from_channels(channel.clone(), channel, DEFAULT_REQUEST_TIMEOUT)),
+        logs: Arc::new(logs),
+        observer,
+        clock: Arc::new(SystemClock),
+        node: "node-a".to_owned(),
+        events: collector.events.clone(),
+        policy: ContainerGcPolicy { per_container: Some(1), total: None, min_age: Duration::ZERO },
+        workers,
+        orders,
+    };
+    let mut stages = JoinSet::new();
+    stages.spawn(container_gc::run(deps, CancellationToken::new()));
+    let (done, is_done) = tokio::sync::oneshot::channel();
+    orders_sender.send(ReclaimOrder { done }).await.unwrap();
+    is_done.await.unwrap();
+    assert!(names.contains("", "Containers/GarbageCollect"), "{:?}", names.0.lock());
+    drop(observed);
 }

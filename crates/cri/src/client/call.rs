@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use ports::runtime::{RuntimeError, RuntimeErrorKind};
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
+use tracing::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deadline {
@@ -13,11 +14,23 @@ pub(super) enum Deadline {
 /// Limit for the `grpc-timeout` header, which has at most eight digits.
 const MAX_GRPC_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Creates a request that contains its deadline, so that the runtime can abort work whose client has given up.
-pub(super) fn request<T>(message: T, deadline: Deadline) -> Request<T> {
+/// The W3C `traceparent` of a span; `None` if it is not exported.
+pub type TraceParentOf = fn(&Span) -> Option<String>;
+
+/// Creates a request that contains its deadline, so that the runtime can abort work whose client has given up, and the
+/// current span, so that the runtime's spans join the trace.
+pub(super) fn request<T>(
+    message: T,
+    deadline: Deadline,
+    trace_parent_of: Option<TraceParentOf>,
+) -> Request<T> {
     let mut request = Request::new(message);
     if let Deadline::In(limit) = deadline {
         request.set_timeout(limit.min(MAX_GRPC_TIMEOUT));
+    }
+    let parent = trace_parent_of.and_then(|of| of(&Span::current()));
+    if let Some(Ok(parent)) = parent.map(|parent| parent.parse()) {
+        request.metadata_mut().insert("traceparent", parent);
     }
     request
 }
@@ -109,6 +122,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_carry_the_deadline_and_the_span_of_the_call() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let traced: TraceParentOf =
+            |_| Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+        let untraced: TraceParentOf = |_| None;
+        for (of, expected) in [(Some(traced), Some(parent)), (Some(untraced), None), (None, None)] {
+            let request = request((), Deadline::In(Duration::from_secs(2)), of);
+            let header = |name| request.metadata().get(name).map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(header("traceparent").as_deref(), expected);
+            assert_eq!(header("grpc-timeout").as_deref(), Some("2000000u"));
+        }
+    }
+
+    #[test]
     fn maps_grpc_codes_to_error_kinds() {
         for (code, expected) in [
             (Code::NotFound, RuntimeErrorKind::NotFound),
@@ -128,7 +155,7 @@ mod tests {
     #[test]
     fn every_deadline_fits_into_the_grpc_timeout_header() {
         for limit in [Duration::from_nanos(1), Duration::from_secs(u64::MAX)] {
-            assert!(request((), Deadline::In(limit)).metadata().contains_key("grpc-timeout"));
+            assert!(request((), Deadline::In(limit), None).metadata().contains_key("grpc-timeout"));
         }
     }
 

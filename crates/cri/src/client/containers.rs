@@ -8,7 +8,7 @@ use model::{
 };
 use ports::runtime::{Containers, RuntimeError, RuntimeErrorKind, ignore_not_found};
 
-use super::call::{self, Deadline, protocol_violation};
+use super::call::{Deadline, protocol_violation};
 use super::exec_output::ExecChannel;
 use super::{CriClient, Runtime};
 use crate::convert::{container, labels, resources, sandbox};
@@ -119,8 +119,8 @@ impl Containers for CriClient {
             timeout: i64::try_from(seconds).unwrap_or(i64::MAX),
         };
         let mut client = RuntimeServiceClient::new(ExecChannel(self.list_channel.channel.clone()));
-        let call = Box::pin(client.exec_sync(call::request(message, deadline)));
-        let found = self.execute("exec_sync", deadline, call).await?;
+        let call = async { client.exec_sync(self.request(message, deadline)).await };
+        let found = self.execute("exec_sync", deadline, Box::pin(call)).await?;
         Ok(ExecOutput { exit_code: found.exit_code, stdout: found.stdout, stderr: found.stderr })
     }
 

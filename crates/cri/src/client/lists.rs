@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 use tonic::Code;
 
 use super::CriClient;
-use super::call::{Deadline, protocol_violation, request};
+use super::call::{Deadline, protocol_violation};
 use crate::convert::{container, sandbox};
 use crate::faults::Transport;
 use crate::list_calls::{self, CONTAINERS, ContainerList, ListCall, SANDBOXES, SandboxList};
@@ -73,7 +73,7 @@ impl CriClient {
         let deadline = Deadline::In(self.request_timeout);
         let responses = async {
             if lists.streaming.load(Ordering::Relaxed) {
-                let message = request(message.clone(), deadline);
+                let message = self.request(message.clone(), deadline);
                 match list_calls::streamed(lists.channel.clone(), call, message).await {
                     Err(status) if status.code() == Code::Unimplemented => {
                         tracing::info!(
@@ -85,7 +85,7 @@ impl CriClient {
                     result => return result,
                 }
             }
-            let message = request(message, deadline);
+            let message = self.request(message, deadline);
             list_calls::unary(lists.channel.clone(), call, message).await
         };
         self.execute(call.operation, deadline, Box::pin(responses)).await

@@ -32,6 +32,10 @@ pub(super) fn connect(
         None => CriClient::from_channels(channel, image_channel, timeout),
     };
     let client = client.with_meter(metrics.clone());
+    let client = match loaded.config.api_client.tracing {
+        Some(_) => client.with_trace_context(otlp::trace_parent_of),
+        None => client,
+    };
     Ok(Arc::new(match loaded.gates.enabled(Gate::CRIListStreaming) {
         true => client.with_list_streaming(),
         false => client,
