@@ -41,8 +41,8 @@ pub use images::{ExecCredentialPrograms, NodeCredentialFiles, check_program};
 pub use logs::{HostNodeLogs, KernelLogDevice};
 pub use machine::{
     KernelTunableBehaviour, MachineFacts, apparmor, cpu_topology, host_capabilities, hostname,
-    kernel_tunables, kernel_version, limit_malloc_arenas, make_rshared, node_capacity, numa_nodes,
-    online_cpus, page_size, raise_open_file_limit, release_free_memory, release_startup_pages,
+    in_user_namespace, kernel_tunables, kernel_version, limit_malloc_arenas, make_rshared, node_capacity,
+    numa_nodes, online_cpus, page_size, raise_open_file_limit, release_free_memory, release_startup_pages,
     set_oom_score_adj, swap_capacity, swap_enabled, tmpfs_supports_noswap,
 };
 pub use packet_filter::IptablesFilter;

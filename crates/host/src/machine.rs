@@ -17,8 +17,9 @@ pub use facts::MachineFacts;
 pub use kernel_tunables::{KernelTunableBehaviour, kernel_tunables};
 pub use numa_nodes::numa_nodes;
 pub use startup::{
-    hostname, limit_malloc_arenas, make_rshared, raise_open_file_limit, release_free_memory,
-    release_startup_pages, set_oom_score_adj, swap_capacity, swap_enabled, tmpfs_supports_noswap,
+    hostname, in_user_namespace, limit_malloc_arenas, make_rshared, raise_open_file_limit,
+    release_free_memory, release_startup_pages, set_oom_score_adj, swap_capacity, swap_enabled,
+    tmpfs_supports_noswap,
 };
 
 /// A size in a file such as `/proc/meminfo`, from a line such as `MemTotal:       24682416 kB`.

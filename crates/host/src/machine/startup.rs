@@ -72,6 +72,16 @@ pub fn raise_open_file_limit(limit: u64) -> u64 {
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether this process runs in a user namespace, where root lacks privileges on the machine. `uid_map` is usually
+/// `/proc/self/uid_map`.
+#[must_use]
+pub fn in_user_namespace(uid_map: &Path) -> bool {
+    // The initial namespace maps all users to themselves. Without a file the kernel has no namespaces.
+    let Ok(map) = std::fs::read_to_string(uid_map) else { return false };
+    let words: Vec<&str> = map.split_whitespace().collect();
+    words != ["0", "0", "4294967295"]
+}
+
 /// Sets the OOM score adjustment of this process, from -1000 (never killed) to 1000 (killed first).
 ///
 /// # Errors
@@ -164,6 +174,22 @@ fn code_mappings(maps: &str, program: &str) -> Vec<std::ops::Range<usize>> {
 mod tests {
     use super::*;
     use crate::test_folder::{Scratch, require_root};
+
+    #[test]
+    fn user_namespace_has_other_ids_than_the_machine() {
+        let scratch = Scratch::new();
+        let map = scratch.path().join("uid_map");
+        for (text, expected) in [
+            ("         0          0 4294967295\n", false),
+            ("         0       1000          1\n", true),
+            ("         0          0      65536\n", true),
+            ("0 1000 1\n1 100000 65536\n", true),
+        ] {
+            std::fs::write(&map, text).unwrap();
+            assert_eq!(in_user_namespace(&map), expected, "{text}");
+        }
+        assert!(!in_user_namespace(&scratch.path().join("missing")));
+    }
 
     #[test]
     fn finds_mappings_of_the_program_that_are_never_written() {
