@@ -3,7 +3,7 @@
 use std::error::Error;
 
 const ROOT: &str = "proto";
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "proto/csi.proto",
     "proto/deviceplugin.proto",
     "proto/dra_health.proto",
@@ -11,6 +11,7 @@ const FILES: [&str; 8] = [
     "proto/dra_v1beta1.proto",
     "proto/podresources.proto",
     "proto/podresources_v1alpha1.proto",
+    "proto/pods.proto",
     "proto/registration.proto",
 ];
 

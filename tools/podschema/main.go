@@ -11,6 +11,8 @@
 //	podschema sums FILE                   the internals of the sum of each pair of quantity texts in FILE
 //	podschema durations FILE              nanoseconds and printed form of each duration text in FILE
 //	podschema random COUNT SEED           pods filled at random, with their UID
+//	podschema messages                    the protobuf messages of v1.Pod, for crates/plugins
+//	podschema encoded COUNT SEED          pods filled at random, with their protobuf message
 //	podschema verify DIR NODE             compares `uid` with the kubelet's file source run on DIR
 package main
 
@@ -54,8 +56,12 @@ func run(args []string) error {
 		return printDurations(args[0])
 	case mode == "random" && len(args) == 2:
 		return printRandom(args[0], args[1])
+	case mode == "messages" && len(args) == 0:
+		return printMessages(os.Stdout)
+	case mode == "encoded" && len(args) == 2:
+		return printEncoded(args[0], args[1])
 	case mode == "verify" && len(args) == 2:
 		return verify(args[0], args[1])
 	}
-	return fmt.Errorf("usage: podschema schema | uid FILE NODE SOURCE... | dump FILE | defaulted FILE | golden DIR | quantities FILE | canonical FILE | sums FILE | durations FILE | random COUNT SEED | verify DIR NODE")
+	return fmt.Errorf("usage: podschema schema | uid FILE NODE SOURCE... | dump FILE | defaulted FILE | golden DIR | quantities FILE | canonical FILE | sums FILE | durations FILE | random COUNT SEED | messages | encoded COUNT SEED | verify DIR NODE")
 }

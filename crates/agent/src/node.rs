@@ -13,6 +13,7 @@ pub mod node_view;
 pub mod oom_watcher;
 pub mod packet_filter;
 pub mod pod_resources;
+pub mod pod_watch;
 mod registration;
 pub mod runtime_health;
 mod status_collector;

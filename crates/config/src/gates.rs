@@ -42,8 +42,8 @@ pub enum GateEffect {
     /// notice.
     NoEffect,
     /// The gate does not apply to Podward: it belongs to another component, to Windows or to upstream's client library,
-    /// or Podward behaves as if it were on: `EventedPLEG` (the event stream is used if the runtime offers one),
-    /// `PLEGOnDemandRelist`, and `KubeletInUserNamespace` (what a user namespace forbids is logged, not fatal).
+    /// or Podward behaves as if it were on: `EventedPLEG` (the event stream is used if the runtime offers one) and
+    /// `PLEGOnDemandRelist`; or it groups options of which there are none.
     Other,
 }
 
@@ -269,9 +269,14 @@ mod tests {
     fn setting_a_gate_without_effect_produces_a_notice() {
         let notices = |settings: &[(&str, bool)]| resolve(settings).notices;
         assert_eq!(
-            notices(&[("PodsAPI", true)]),
-            ["feature gate PodsAPI is set but not implemented, so it has no effect"]
+            notices(&[("LocalStorageCapacityIsolationFSQuotaMonitoring", true)]),
+            [
+                "feature gate LocalStorageCapacityIsolationFSQuotaMonitoring is set but not implemented, so it has no effect"
+            ]
         );
-        assert!(notices(&[("PodsAPI", false), ("EnvFiles", false)]).is_empty());
+        assert!(
+            notices(&[("LocalStorageCapacityIsolationFSQuotaMonitoring", false), ("EnvFiles", false)])
+                .is_empty()
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! gRPC clients for plugins (registration, the CSI node service, device plugins and DRA drivers), and the servers of the
-//! pod resources API and of the registration of device plugins.
+//! pod resources API, of the Pods API and of the registration of device plugins.
 //!
 //! Implements `ports::plugins::{plugin_registry, csi, device_plugin, dra}`.
 //!
@@ -15,7 +15,9 @@ mod device_plugin;
 mod device_registration;
 mod dra;
 mod pod_resources;
+mod pods_api;
 mod registration;
+mod serving;
 
 /// Generated code of the protocols.
 #[allow(
@@ -79,7 +81,7 @@ mod generated {
         tonic::include_proto!("v1");
     }
 
-    /// Pod resources before v1: package `v1alpha1`.
+    /// Pod resources before v1, and the Pods API: package `v1alpha1`.
     pub mod pod_resources_v1alpha1 {
         tonic::include_proto!("v1alpha1");
     }
@@ -97,7 +99,10 @@ pub use device_registration::{DeviceRegistrationError, serve_device_registration
 pub use dra::GrpcDraConnector;
 pub use generated::dra as dra_services;
 pub use generated::{
-    csi_v1, device_plugin_v1beta1, pod_resources_v1, pod_resources_v1alpha1, registration_v1,
+    csi_v1, device_plugin_v1beta1, pod_resources_v1, pod_resources_v1alpha1,
+    pod_resources_v1alpha1 as pods_v1alpha1, registration_v1,
 };
-pub use pod_resources::{PodResourcesError, serve_pod_resources};
+pub use pod_resources::serve_pod_resources;
+pub use pods_api::serve_pods;
 pub use registration::GrpcPluginRegistration;
+pub use serving::ServeError;

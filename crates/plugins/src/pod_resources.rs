@@ -1,33 +1,19 @@
 //! Server of the pod resources API on `pod-resources/kubelet.sock`, used by device monitoring agents.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use grpc_socket::GrpcListener;
 use model::PreparedDevice;
 use ports::served::pod_resources::{
     AllocatedClaim, AllocatedContainer, AllocatedDevice, AllocatedMemory, AllocatedPod, ContractVersion,
     PodResources,
 };
-use timing::RateLimiter;
 use tonic::transport::Server;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::pod_resources_v1 as v1;
 use crate::pod_resources_v1alpha1 as v1alpha1;
-
-/// Rate limit, same as upstream.
-const CALLS_PER_SECOND: f64 = 100.0;
-const BURST: f64 = 10.0;
-
-#[derive(Debug, thiserror::Error)]
-pub enum PodResourcesError {
-    #[error("create socket {}", path.display())]
-    Bind { path: PathBuf, source: io::Error },
-    #[error("serve pod resources API")]
-    Serve(#[source] tonic::transport::Error),
-}
+use crate::serving::{ServeError, UnaryLimit, bind};
 
 /// Serves both API versions on a socket until `stop` completes.
 ///
@@ -37,17 +23,10 @@ pub async fn serve_pod_resources(
     path: &Path,
     resources: Arc<dyn PodResources>,
     stop: impl Future<Output = ()>,
-) -> Result<(), PodResourcesError> {
-    let bind_error = |source| PodResourcesError::Bind { path: path.to_path_buf(), source };
-    let listener = GrpcListener::bind(path).map_err(bind_error)?;
-    let rate_limiter = Arc::new(RateLimiter::new(CALLS_PER_SECOND, BURST));
-    let limit = move |request: Request<()>| {
-        if rate_limiter.try_acquire() {
-            Ok(request)
-        } else {
-            Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"))
-        }
-    };
+) -> Result<(), ServeError> {
+    let listener = bind(path)?;
+    let rate_limiter = Arc::new(UnaryLimit::default());
+    let limit = move |request: Request<()>| rate_limiter.check().map(|()| request);
     let lister = Lister { resources };
     let served = Server::builder()
         .add_service(v1::pod_resources_lister_server::PodResourcesListerServer::with_interceptor(
@@ -58,7 +37,7 @@ pub async fn serve_pod_resources(
             lister, limit,
         ))
         .serve_with_incoming_shutdown(listener, stop);
-    served.await.map_err(PodResourcesError::Serve)
+    served.await.map_err(ServeError::Serve)
 }
 
 #[derive(Clone)]

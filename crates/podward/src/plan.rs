@@ -97,6 +97,8 @@ pub struct Plan {
     pub listed: agent::node::pod_resources::ListScope,
     pub health_messages: HealthMessages,
     pub extended_resources: ExtendedResources,
+    /// Gate `PodsAPI`: the agent serves pods on a socket.
+    pub serves_pods: bool,
     pub shutdown: ShutdownPlan,
     /// Settings that apply only with an API server.
     pub cluster: ClusterPlan,
@@ -168,6 +170,7 @@ pub fn plan(
             true => HealthMessages::Shown,
             false => HealthMessages::Hidden,
         },
+        serves_pods: loaded.gates.enabled(Gate::PodsAPI),
         listed: match loaded.gates.enabled(Gate::KubeletPodResourcesListUseActivePods) {
             true => agent::node::pod_resources::ListScope::Active,
             false => agent::node::pod_resources::ListScope::All,

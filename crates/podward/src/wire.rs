@@ -21,6 +21,7 @@ mod pipeline;
 mod plugin_registration;
 mod pod_resources;
 mod pod_runtime;
+mod pods_api;
 mod pulls;
 mod running;
 mod sources;
@@ -120,6 +121,7 @@ pub fn start(adapters: Adapters, plan: Plan) -> anyhow::Result<Running> {
     let pod_runtime = pod_runtime(&context, (&volumes, claims.clone()), content, replacements);
     pipeline::start_pipeline(&mut running, &context, ends, (pod_runtime, objects), node);
     pod_resources::start_pod_resources(&mut running, &context, claims);
+    pods_api::start_pods_api(&mut running, &context);
     node_api::start_node_api(&mut running, &context, state, node_view);
     Ok(running)
 }

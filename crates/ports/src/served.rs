@@ -7,3 +7,4 @@ pub mod objects;
 pub mod pod_logs;
 pub mod pod_resources;
 pub mod pod_statistics;
+pub mod pods;

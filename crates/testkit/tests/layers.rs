@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("node_api", &["agent", "decide", "model", "ports", "spdy", "timing"]),
     ("cri", &["ports", "model", "timing"]),
     ("host", &["ports", "model", "timing", "values"]),
-    ("plugins", &["grpc_socket", "ports", "model", "timing"]),
+    ("plugins", &["grpc_socket", "ports", "model", "timing", "values"]),
     ("outbound", &["ports", "timing", "values"]),
     ("runtime", &["cri", "document", "spdy", "timing", "values"]),
     ("otlp", &["model", "ports"]),

@@ -139,7 +139,7 @@ gates! {
     KubeletCrashLoopBackOffMax: Beta, On, Used;
     KubeletEnsureSecretPulledImages: Beta, On, Used;
     KubeletFineGrainedAuthz: Stable, On, Locked;
-    KubeletInUserNamespace: Alpha, Off, Other;
+    KubeletInUserNamespace: Alpha, Off, Used;
     KubeletPSI: Stable, On, Locked;
     KubeletPodResourcesDynamicResources: Stable, On, Locked;
     KubeletPodResourcesGet: Stable, On, Locked;
@@ -181,7 +181,7 @@ gates! {
     PodAndContainerStatsFromCRI: Alpha, Off, NoEffect;
     PodCertificateRequest: Beta, Off, Used, requires AuthorizeNodeWithSelectors;
     PodDeletionCost: Beta, On, Used;
-    PodLevelResourceManagers: Alpha, Off, NoEffect, requires PodLevelResources;
+    PodLevelResourceManagers: Alpha, Off, Used, requires PodLevelResources;
     PodLevelResources: Beta, On, Used;
     PodLifecycleSleepAction: Stable, On, Locked;
     PodLifecycleSleepActionAllowZero: Stable, On, Locked, requires PodLifecycleSleepAction;
@@ -190,7 +190,7 @@ gates! {
     PodReadyToStartContainersCondition: Beta, On, Used;
     PodSchedulingReadiness: Stable, On, Locked;
     PodTopologyLabelsAdmission: Beta, On, Other;
-    PodsAPI: Alpha, Off, NoEffect;
+    PodsAPI: Alpha, Off, Used;
     PortForwardWebsockets: Beta, On, Other;
     PreferSameTrafficDistribution: Stable, On, Locked;
     PreventStaticPodAPIReferences: Beta, On, Used;
@@ -254,8 +254,8 @@ gates! {
     TaintTolerationComparisonOperators: Alpha, Off, Used;
     TokenRequestServiceAccountUIDValidation: Beta, On, Other;
     TopologyAwareWorkloadScheduling: Alpha, Off, Other, requires GenericWorkload;
-    TopologyManagerPolicyAlphaOptions: Alpha, Off, NoEffect;
-    TopologyManagerPolicyBetaOptions: Beta, On, NoEffect;
+    TopologyManagerPolicyAlphaOptions: Alpha, Off, Other;
+    TopologyManagerPolicyBetaOptions: Beta, On, Other;
     TopologyManagerPolicyOptions: Stable, On, Locked;
     TranslateStreamCloseWebsocketRequests: Beta, On, Other;
     UnauthenticatedHTTP2DOSMitigation: Beta, On, Other;

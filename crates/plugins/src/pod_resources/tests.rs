@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tonic::Code;
 
 use super::*;
 use crate::connect::dial;
@@ -139,7 +140,7 @@ async fn accepts_socket_path_as_authority() {
 async fn creates_folder_with_mode_0750() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("pod-resources/kubelet.sock");
-    let _listener = GrpcListener::bind(&socket).unwrap();
+    let _listener = bind(&socket).unwrap();
     let mode = std::fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
     assert!(socket.exists());
@@ -147,8 +148,8 @@ async fn creates_folder_with_mode_0750() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_rate_of_calls() {
-    let rate_limiter = RateLimiter::new(CALLS_PER_SECOND, BURST);
-    assert_eq!((0..50).filter(|_| rate_limiter.try_acquire()).count(), 10);
+    let limit = UnaryLimit::default();
+    assert_eq!((0..50).filter(|_| limit.check().is_ok()).count(), 10);
     tokio::time::advance(Duration::from_millis(50)).await;
-    assert_eq!((0..50).filter(|_| rate_limiter.try_acquire()).count(), 5);
+    assert_eq!((0..50).filter(|_| limit.check().is_ok()).count(), 5);
 }

@@ -199,6 +199,7 @@ impl VirtualNode {
                 volume_period: Some(Duration::from_secs(1)),
                 ..Default::default()
             },
+            serves_pods: false,
             listed: agent::node::pod_resources::ListScope::Active,
             health_messages: agent::dynamic_resources::device_health::HealthMessages::Shown,
             extended_resources: decide::resource_claims::references::ExtendedResources::Claimed,
