@@ -1,7 +1,7 @@
 # All project commands; `make` alone lists them.
 #
-# `make build`, `make unit` and most of `make check` need Rust and a C compiler, and no root. The other targets run as root
-# on Debian 12 with Rust and Go, and install missing packages. Caches are outside the tree: cargo's own, and
+# `make build`, `make unit` and most of `make check` need Rust and a C compiler, and no root; `make run` needs root as well. The
+# other targets run as root on Debian 12 with Rust and Go, and install missing packages. Caches are outside the tree: cargo's own, and
 # ${PODWARD_CACHE:-~/.cache/podward}.
 #
 #   ARGS=...          arguments of run (--once), bench (--quick), unit and e2e (test names) and fuzz (target names)
@@ -35,6 +35,11 @@ CLUSTER_CHOICE := kubectl_run_starts_a_pod deployment_rolls_out_new_version boot
 	graceful_delete_waits_for_the_container object_changes_update_projected_files projected_token_is_accepted_by_the_cluster \
 	reports_changes_made_during_api_server_outage pods_start_after_reboot_without_control_plane recovers_from_wrong_server_certificates
 SCENARIOS := $(filter-out cluster_node kubeadm node_api node_streams,$(call test_names,tests/tests))
+# Scenarios that start a container runtime, without those that start their own way. `make inside` runs them on podward's runtime;
+# `make e2e` runs a selection on the runtime inside.
+OWN_RUNTIME_SCENARIOS := pipeline containers probes volumes images objects security events metadata status statistics \
+	kill_sweep command_line cgroups devices
+INSIDE_CHOICE := sandboxes lifecycle init sidecars probes rotation sub_paths environment confinement identity
 # Cargo selects tests by name in all crates: a scenario of the same name would run with the tests of the crates.
 $(if $(filter $(SCENARIOS),$(CRATE_TESTS)),$(error tests of crates and scenarios have the same name: $(filter $(SCENARIOS),$(CRATE_TESTS))))
 CRATE_TEST_COMMAND = $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(addprefix --test ,$(CRATE_TESTS))
@@ -57,14 +62,14 @@ say = @printf '==> %s\n' "$(1)"
 
 .PHONY: help
 help: ## show this list
-	@echo "make TARGET (build, unit and check work without root; the others need root on Debian 12):"
+	@echo "make TARGET (build, unit and check work without root, run needs root, and the others root on Debian 12):"
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # The demo is built once and run once: neither debug information nor incremental compilation pays off.
 .PHONY: run
 run: export CARGO_INCREMENTAL = 0
 run: export CARGO_PROFILE_DEV_DEBUG = 0
-run: toolchain setup ## demo: runs a pod on a private containerd until Ctrl-C (ARGS=--once: until the pod answers)
+run: toolchain ## demo: runs a pod until Ctrl-C, needs root (ARGS=--once: until the pod answers; ARGS=--containerd)
 	$(call say,building podward and the demo (development profile))
 	@# One invocation for both programs, so that each dependency is compiled once.
 	@$(CARGO) build --locked -p podward -p testkit --bin podward --bin demo-node
@@ -152,8 +157,11 @@ e2e: toolchain setup tools build ## scenarios: podward and the upstream kubelet,
 	@# Building a test of testkit also builds the programs of testkit, with dependencies that are already compiled.
 	@$(CARGO) test --quiet --locked --workspace --no-run --test layers
 	@target/debug/demo-node --once
+	@target/debug/demo-node --once --containerd
 	$(call say,scenarios: $(SCENARIOS))
 	@$(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
+	@[ -n "$(ARGS)" ] || PODWARD_RUNTIME=inside $(CARGO) test --locked --workspace --no-fail-fast \
+		$(addprefix --test ,$(OWN_RUNTIME_SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(INSIDE_CHOICE)
 	@# ARGS selects scenarios of this target only; make cluster has its own.
 	@[ -n "$(ARGS)" ] || $(MAKE) cluster ARGS="$(CLUSTER_CHOICE)"
 
@@ -163,6 +171,13 @@ critest: toolchain setup build ## public conformance suite of CRI on podward run
 	@tools/build.sh critest crictl
 	$(call say,CRI conformance suite)
 	$(call retry,critest,$(CARGO) run --quiet --locked -p scenarios --bin critest -- $(ARGS))
+
+.PHONY: inside
+inside: toolchain setup tools build ## scenarios on podward's own runtime: inside the agent, and over its socket (ARGS=name)
+	$(call say,scenarios on the runtime inside podward)
+	@PODWARD_RUNTIME=inside $(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,$(OWN_RUNTIME_SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
+	$(call say,scenarios on `podward runtime`: podward and the upstream kubelet)
+	@PODWARD_RUNTIME=socket $(CARGO) test --locked --workspace --no-fail-fast $(addprefix --test ,takeover $(OWN_RUNTIME_SCENARIOS)) -- --test-threads=$(SCENARIO_THREADS) $(ARGS)
 
 .PHONY: cluster
 cluster: toolchain setup tools build ## scenarios with a real control plane, both agents (ARGS=name)
@@ -264,7 +279,7 @@ check-arm64: toolchain ## check that podward compiles for arm64 (needs rustup, a
 	@tools/check-arm64.sh
 
 .PHONY: setup
-setup: ## install the Debian packages that the demo, unit-root and the scenarios need
+setup: ## install the Debian packages that unit-root and the scenarios need
 	$(call say,installing Debian packages)
 	@tools/setup.sh
 

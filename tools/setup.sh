@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that the demo, the tests with root and the scenarios need: a container runtime (containerd,
+# Installs the Debian packages that the tests with root and the scenarios need: a container runtime (containerd,
 # runc, CNI plugins), the host tools that the upstream kubelet and containerd call, and a static busybox for test images.
 # Installs missing packages only, starts no service, and works with or without a running systemd. Run as root.
 set -eu

@@ -4,6 +4,9 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use testkit::agent_process::Agent;
+use testkit::node_runtime::RuntimeKind;
+
+use crate::runtimes::exclusion;
 
 /// Upstream's run shows whether the scenario is fair; races that upstream loses are not ours to fix.
 const UPSTREAM_TRIES: u32 = 3;
@@ -16,6 +19,11 @@ const UPSTREAM_TRIES: u32 = 3;
 pub fn run<F: Future<Output = anyhow::Result<()>>>(agent: Agent, name: &str, scenario: impl Fn(Agent) -> F) {
     if !agent.selected() {
         println!("not selected by PODWARD_AGENTS: {}", agent.name());
+        return;
+    }
+    let runtime = RuntimeKind::selected();
+    if let Some(reason) = exclusion(runtime, agent, name) {
+        println!("not on the runtime {}: {reason}", runtime.name());
         return;
     }
     let retries = std::env::var("PODWARD_RETRIES").ok();

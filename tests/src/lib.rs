@@ -9,6 +9,9 @@
 //! `PODWARD_AGENTS=podward,upstream` selects the agents; a selected agent whose binary is missing fails. Assertions are
 //! about order, counts and lower bounds of time, never about tight upper bounds.
 //!
+//! `PODWARD_RUNTIME=inside` runs the scenarios on the runtime inside podward instead of containerd, and `socket` on `podward
+//! runtime`, also with the upstream kubelet. Scenarios about containerd itself are excluded by name, with a reason.
+//!
 //! Upstream, whose run shows whether a scenario is fair, has three attempts; podward has one. `PODWARD_RETRIES=1`,
 //! which `.ci/run` sets, gives podward a second one: a first failure is then printed as `FLAKY name: error` (`RETRY
 //! name: error` for upstream), appended to the file in `PODWARD_FLAKY`, and listed at the end of the run. A `FLAKY`
@@ -21,6 +24,7 @@ mod manifest;
 mod manifest_server;
 mod node;
 mod node_client;
+mod runtimes;
 mod screen;
 mod status;
 

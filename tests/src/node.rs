@@ -1,4 +1,4 @@
-//! A node under test: containerd and one agent, in one temporary folder.
+//! A node under test: a container runtime and one agent, in one temporary folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use testkit::agent_process::{Agent, AgentOptions, AgentProcess, NODE};
 use testkit::containerd::Containerd;
 use testkit::cri_view::{ContainerView, CriView};
+use testkit::node_runtime::{NodeRuntime, RuntimeKind};
 use testkit::poll::eventually;
 
 use crate::status::{PodView, view};
@@ -17,19 +18,19 @@ use crate::status::{PodView, view};
 /// Long enough for a loaded machine; a scenario that exceeds it is broken.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Containerd with an agent on it. Dropping it prints the end of the agent's log, which the test
+/// A runtime with an agent on it. Dropping it prints the end of the agent's log, which the test
 /// harness shows for failed tests only.
 #[derive(Debug)]
 pub struct Node {
     /// First field, so that the agent is stopped first.
     pub agent: AgentProcess,
-    pub containerd: Containerd,
+    pub runtime: NodeRuntime,
     /// Whether to print the end of the agent's log on drop.
     pub print_log_on_drop: bool,
 }
 
 impl Node {
-    /// Starts containerd and the agent and waits until both are ready.
+    /// Starts the runtime that `PODWARD_RUNTIME` selects and the agent, and waits until both are ready.
     pub async fn start(agent: Agent) -> Result<Self> {
         Self::start_with(agent, &AgentOptions::default()).await
     }
@@ -42,34 +43,42 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts the agent on containerd 2.x, which has events, image volumes and runtime handler features.
+    /// Starts the agent on containerd 2.x, which has events, image volumes and runtime handler features. Podward's own
+    /// runtime has them, too.
     pub async fn start_on_containerd_2(agent: Agent) -> Result<Self> {
+        if RuntimeKind::selected() != RuntimeKind::Containerd {
+            return Self::start(agent).await;
+        }
         let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
         let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
         let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
-        let containerd = Containerd::start_binary(&binary).await?;
-        let mut node = Self::on(containerd, agent, &AgentOptions::default())?;
+        let runtime = NodeRuntime::Containerd(Containerd::start_binary(&binary).await?);
+        let mut node = Self::on(runtime, agent, &AgentOptions::default())?;
         node.agent.start()?;
         node.agent.wait_ready().await?;
         Ok(node)
     }
 
-    /// Starts containerd and configures the agent, but does not start it.
+    /// Starts the runtime that `PODWARD_RUNTIME` selects and configures the agent, but does not start it.
     pub async fn prepare(agent: Agent, options: &AgentOptions) -> Result<Self> {
-        agent.program()?;
-        let containerd = Containerd::start().await?;
-        Self::on(containerd, agent, options)
+        Self::prepare_with(RuntimeKind::selected(), agent, options).await
     }
 
-    /// Configures an agent on a running containerd.
-    pub fn on(containerd: Containerd, agent: Agent, options: &AgentOptions) -> Result<Self> {
-        let agent = AgentProcess::prepare(agent, containerd.instance(), options)?;
-        Ok(Self { agent, containerd, print_log_on_drop: true })
+    /// Like [`Self::prepare`], on this runtime.
+    pub async fn prepare_with(runtime: RuntimeKind, agent: Agent, options: &AgentOptions) -> Result<Self> {
+        agent.program()?;
+        Self::on(NodeRuntime::start(runtime).await?, agent, options)
+    }
+
+    /// Configures an agent on a runtime.
+    pub fn on(runtime: NodeRuntime, agent: Agent, options: &AgentOptions) -> Result<Self> {
+        let agent = prepare_agent(&runtime, agent, options)?;
+        Ok(Self { agent, runtime, print_log_on_drop: true })
     }
 
     /// Replaces the configuration of an agent that is not started yet.
     pub fn configure(&mut self, agent: Agent, options: &AgentOptions) -> Result<()> {
-        self.agent = AgentProcess::prepare(agent, self.containerd.instance(), options)?;
+        self.agent = prepare_agent(&self.runtime, agent, options)?;
         Ok(())
     }
 
@@ -93,7 +102,7 @@ impl Node {
     }
 
     pub fn cri(&self) -> CriView {
-        self.containerd.cri()
+        self.runtime.cri()
     }
 
     /// The pod of a manifest by the manifest's name.
@@ -197,6 +206,11 @@ impl Node {
         self.agent.wait_ready().await?;
         Ok(())
     }
+}
+
+fn prepare_agent(runtime: &NodeRuntime, agent: Agent, options: &AgentOptions) -> Result<AgentProcess> {
+    let options = AgentOptions { runtime: runtime.kind(), ..options.clone() };
+    AgentProcess::prepare(agent, runtime.instance(), &options)
 }
 
 impl Drop for Node {

@@ -33,11 +33,11 @@ async fn reconnects_after_event_stream_ends(agent: Agent) -> Result<()> {
     node.write("web.json", &sleeper("web"))?;
     node.wait_running("web").await?;
     wait_followed(&node, 1).await?;
-    node.containerd.kill()?;
+    node.runtime.kill()?;
     node.agent
         .wait_log("runtime event stream failed, falling back to polling", Duration::from_secs(60))
         .await?;
-    node.containerd.resume().await?;
+    node.runtime.resume().await?;
     let delay = restart_delay(&node, "web", 1).await?;
     println!("right after the cut: {delay:?}");
     // The agent may poll for a while before it uses events again.

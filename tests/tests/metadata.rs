@@ -67,7 +67,7 @@ fn manifests(node: &Node) -> Vec<(&'static str, Value)> {
     let rich = with(rich, "/metadata/annotations", json!({"note": "kept"}));
     let volumes = json!([
         {"name": "disk", "emptyDir": {}},
-        {"name": "host", "hostPath": {"path": node.containerd.instance().folder(), "type": ""}},
+        {"name": "host", "hostPath": {"path": node.runtime.instance().folder(), "type": ""}},
     ]);
     let rich = with(rich, "/spec/volumes", volumes);
     let context = json!({"fsGroup": 1234, "supplementalGroups": [7], "seccompProfile": {"type": "RuntimeDefault"},

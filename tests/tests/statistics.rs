@@ -123,7 +123,7 @@ async fn summary_and_resource_metrics_match_upstream_structure(agent: Agent) -> 
 
 /// Settings with which upstream finds the containers of our runtime; volumes are measured often.
 fn options(agent: Agent, node: &Node) -> AgentOptions {
-    let socket = node.containerd.instance().socket();
+    let socket = node.runtime.instance().socket();
     let arguments = match agent {
         Agent::Upstream => vec![format!("--containerd={}", socket.display())],
         Agent::Podward => Vec::new(),

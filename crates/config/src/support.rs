@@ -10,7 +10,7 @@ static FIELDS_NOT_IMPLEMENTED: &[&str] =
 
 /// Fields that have no effect upstream either.
 static FIELDS_WITHOUT_EFFECT_UPSTREAM: &[&str] =
-    &["hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "runOnce", "streamingConnectionIdleTimeout"];
+    &["hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "streamingConnectionIdleTimeout"];
 
 /// Paths below a top-level field with an effect that have no effect.
 const SUBFIELDS_WITHOUT_EFFECT: &[&str] = &["logging.flushFrequency", "logging.options", "logging.vmodule"];

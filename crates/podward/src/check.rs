@@ -30,7 +30,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     Ok(if invalid == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn manifest_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// A file itself, or the manifests of a folder.
+pub(crate) fn manifest_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

@@ -1,7 +1,7 @@
 //! The command line of the binary.
 //!
 //! `podward agent`, and the binary under the name `kubelet`, accept upstream's flags. The other commands, except `check`,
-//! `image`, `runtime`, `completions` and `version`, connect to a running agent through its local socket.
+//! `image`, `run`, `runtime`, `completions` and `version`, connect to a running agent through its local socket.
 
 mod arguments;
 mod client;
@@ -14,6 +14,7 @@ mod logs;
 #[cfg(test)]
 mod man_page_tests;
 mod pod_names;
+pub(crate) mod run_pods;
 pub(crate) mod runtime;
 mod selector;
 mod table;
@@ -74,6 +75,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Command::Logs(arguments) => block_on(logs::run(arguments)),
         Command::Exec(arguments) => block_on(exec::run(arguments)),
         Command::Image(arguments) => block_on(image::run(arguments)),
+        Command::Run(arguments) => run_pods::run(&arguments),
         Command::Runtime(arguments) => runtime::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();

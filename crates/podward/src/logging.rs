@@ -53,6 +53,18 @@ pub fn set_up_simple() {
     }
 }
 
+/// Installs a subscriber that writes to a file, for programs that use the terminal themselves.
+pub fn set_up_in_file(file: std::fs::File, verbosity: u32) -> Arc<dyn LogLevel> {
+    let filter = EnvFilter::try_from_env("PODWARD_LOG").unwrap_or_else(|_| filter(verbosity));
+    let (filter, handle) = reload::Layer::new(filter);
+    let log = tracing_subscriber::fmt::layer().with_writer(SingleLines(Arc::new(file)));
+    let log = log.with_ansi(false).with_target(false).with_filter(filter);
+    if let Err(error) = tracing_subscriber::registry().with(log).try_init() {
+        eprintln!("podward: logging is already set up: {error}");
+    }
+    Arc::new(ReloadHandle(handle))
+}
+
 /// The log filter of a verbosity. Spans for the collector never appear in the log.
 fn filter(verbosity: u32) -> EnvFilter {
     let level = match verbosity {

@@ -9,6 +9,7 @@ mod extract;
 mod manifest;
 mod platform;
 mod pull;
+mod pull_table;
 mod reference;
 mod registry;
 mod service;
@@ -21,6 +22,7 @@ pub use manifest::{ConfigFile, Descriptor, Document, ImageConfig, Manifest, Mani
 pub use manifest::{parse_config, parse_document};
 pub use platform::Platform;
 pub use pull::{LayerProgress, PullError, PullProgress, Puller};
+pub use pull_table::PullTable;
 pub use reference::ReferenceError;
 pub use registry::{BearerChallenge, Challenge, Endpoint, HostsError, InvalidCredentials, RegistryError};
 pub use registry::{choose_challenge, parse_hosts};

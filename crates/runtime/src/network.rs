@@ -15,6 +15,7 @@ mod cidr;
 mod cni;
 mod counters;
 mod errors;
+mod free_range;
 mod namespaces;
 mod netlink;
 mod packet_filter;
@@ -30,9 +31,10 @@ pub use cidr::{Cidr, InvalidCidr};
 pub use cni::{AddResult, InvalidResult};
 pub(crate) use counters::{InterfaceCounters, interface_counters};
 pub use errors::{NetworkError, NetworkFailure};
+pub use free_range::free_pod_range;
 pub use namespaces::{bring_up_loopback, create_pinned_namespace, remove_pinned_namespace};
 pub use pod_networks::PodNetworks;
 pub use request::{
     Bandwidth, LiveAttachment, PodAddresses, PodDns, PodNetworkRequest, PortMapping, PortProtocol,
 };
-pub use settings::{DEFAULT_POD_CIDR, NetworkSettings};
+pub use settings::{DEFAULT_BRIDGE, DEFAULT_POD_CIDR, NetworkSettings};

@@ -24,19 +24,20 @@ pub use transport::Serving;
 
 use crate::cgroups::CgroupLayout;
 use crate::errors::ServiceError;
-use crate::images::{ImageStore, Images};
-use crate::sandboxes::PodNetworking;
+use crate::images::{ImageStore, Images, PullTable};
+use crate::sandboxes::{PodNetworking, remove_sandbox};
 use crate::shared::{Shared, blocking};
 use crate::streaming::{StreamTimeouts, StreamingServer};
 
 pub use crate::errors::ServiceError as RuntimeError;
-pub use crate::shared::RuntimeOptions;
+pub use crate::shared::{RuntimeOptions, SharedImages};
 
 /// The runtime. Clones share everything; when the last one is dropped, keepers and containers continue.
 #[derive(Clone)]
 pub struct RuntimeServices {
     shared: Arc<Shared>,
     streaming: Arc<StreamingServer>,
+    pulls: PullTable,
     _guard: Arc<TaskGuard>,
 }
 
@@ -65,7 +66,8 @@ impl RuntimeServices {
             .map_err(|source| ServiceError::io(format!("listen for streams on {address}"), source))?;
         let streaming = Arc::new(streaming);
         shared.spawn(streaming.clone().serve(CancellationToken::new()));
-        Ok(Self { _guard: Arc::new(TaskGuard(shared.clone())), streaming, shared })
+        let pulls = PullTable::default();
+        Ok(Self { _guard: Arc::new(TaskGuard(shared.clone())), streaming, pulls, shared })
     }
 
     /// The image service of the same store.
@@ -73,6 +75,26 @@ impl RuntimeServices {
     pub fn images(&self) -> Images {
         let options = &self.shared.options;
         Images::new(self.shared.store.clone(), options.hosts_folder.clone(), options.now.clone())
+            .with_progress(self.pulls.clone())
+    }
+
+    /// The pulls that are under way.
+    #[must_use]
+    pub fn pulls(&self) -> &PullTable {
+        &self.pulls
+    }
+
+    /// Kills and removes all sandboxes with their containers, and what they share of the network. Images stay.
+    ///
+    /// # Errors
+    /// The first failure, after everything else was removed.
+    pub async fn remove_everything(&self) -> Result<(), ServiceError> {
+        let mut result = Ok(());
+        for sandbox in self.shared.sandboxes() {
+            let removed = remove_sandbox(&self.shared, &sandbox).await;
+            result = result.and(removed);
+        }
+        result.and(self.shared.network.remove_unused().await)
     }
 
     /// Runs work to its end, also if the caller leaves. `undo` gets the result if the caller has left.
@@ -108,6 +130,9 @@ fn open_shared(options: RuntimeOptions) -> Result<Shared, ServiceError> {
     let layout = CgroupLayout::parse(&read("/proc/self/mountinfo")?)
         .ok_or_else(|| ServiceError::State("cgroups are not mounted".to_owned()))?;
     let network = PodNetworking::open(options.network.clone())?;
-    let store = ImageStore::open(&options.root.join("images"), options.pinned_images.clone())?;
+    let store = match &options.shared_images {
+        Some(shared) => ImageStore::open_as_guest(&shared.folder, &shared.guest)?,
+        None => ImageStore::open(&options.root.join("images"), options.pinned_images.clone())?,
+    };
     Ok(Shared::new(options, boot_id, store, layout, network))
 }

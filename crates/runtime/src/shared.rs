@@ -48,7 +48,17 @@ pub struct RuntimeOptions {
     pub cdi_folders: Vec<PathBuf>,
     /// Images that image garbage collection leaves alone.
     pub pinned_images: Vec<String>,
+    /// The image store of another runtime, instead of one below `root`.
+    pub shared_images: Option<SharedImages>,
     pub now: Now,
+}
+
+/// An image store that this runtime uses as a guest.
+#[derive(Clone, Debug)]
+pub struct SharedImages {
+    pub folder: PathBuf,
+    /// Distinguishes the guests of a store.
+    pub guest: String,
 }
 
 pub(crate) struct Shared {

@@ -101,7 +101,8 @@ impl AgentProcess {
     pub fn prepare(kind: Agent, instance: &Instance, options: &AgentOptions) -> Result<Self> {
         let ports = config::write(instance, options)?;
         let folder = instance.folder().to_path_buf();
-        let AgentOptions { verbosity, arguments, programs, node, device_plugins, .. } = options.clone();
+        let AgentOptions { verbosity, mut arguments, programs, node, device_plugins, .. } = options.clone();
+        arguments.extend(options.runtime.agent_arguments(instance));
         let child = None;
         Ok(Self { kind, folder, ports, verbosity, arguments, programs, node, device_plugins, child })
     }
@@ -183,6 +184,11 @@ impl AgentProcess {
     pub async fn term(&mut self) -> Result<ExitStatus> {
         let pid = self.pid().context("the agent is not running")?;
         kill(pid, Signal::TERM)?;
+        self.wait().await
+    }
+
+    /// Waits for the process to exit.
+    pub async fn wait(&mut self) -> Result<ExitStatus> {
         let child = &mut self.child;
         let waited = Instant::now();
         loop {
@@ -191,7 +197,7 @@ impl AgentProcess {
                 *child = None;
                 return Ok(status);
             }
-            ensure!(waited.elapsed() < Duration::from_secs(90), "the agent ignores SIGTERM");
+            ensure!(waited.elapsed() < Duration::from_secs(90), "the agent does not end");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -162,7 +162,7 @@ fn version(binary: &Path) -> Result<String> {
 }
 
 /// The archive of test images, written once per test process.
-fn test_images() -> Result<&'static Path> {
+pub(crate) fn test_images() -> Result<&'static Path> {
     static ARCHIVE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = images::workspace().join("target/test-images");
     let archive =

@@ -171,6 +171,62 @@ impl CriView {
         Ok(start.elapsed())
     }
 
+    /// Creates and starts a container in a pod without an agent; returns its id and how long the runtime took.
+    pub async fn start_container(
+        &self,
+        sandbox: &str,
+        name: &str,
+        arguments: &[&str],
+    ) -> Result<(String, Duration)> {
+        let mut client = self.runtime.clone();
+        let config = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(v1::ImageSpec { image: crate::images::DEMO.to_owned(), ..Default::default() }),
+            args: arguments.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        };
+        let metadata = v1::PodSandboxMetadata {
+            name: "measured".to_owned(),
+            uid: "measured".to_owned(),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        };
+        let sandbox_config = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        let request = v1::CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        };
+        let start = Instant::now();
+        let created = client.create_container(request).await.context("CreateContainer")?;
+        let container_id = created.into_inner().container_id;
+        let request = v1::StartContainerRequest { container_id: container_id.clone() };
+        client.start_container(request).await.context("StartContainer")?;
+        Ok((container_id, start.elapsed()))
+    }
+
+    /// Runs a command in a container and returns how long it took.
+    pub async fn exec(&self, container: &str, command: &[&str]) -> Result<Duration> {
+        let request = v1::ExecSyncRequest {
+            container_id: container.to_owned(),
+            cmd: command.iter().map(ToString::to_string).collect(),
+            timeout: 30,
+        };
+        let start = Instant::now();
+        let done = self.runtime.clone().exec_sync(request).await.context("ExecSync")?.into_inner();
+        ensure!(done.exit_code == 0, "{command:?} ended with exit code {}", done.exit_code);
+        Ok(start.elapsed())
+    }
+
+    /// Pulls an image and returns how long it took.
+    pub async fn pull(&self, image: &str) -> Result<Duration> {
+        let image = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
+        let request = v1::PullImageRequest { image: Some(image), ..Default::default() };
+        let start = Instant::now();
+        self.images.clone().pull_image(request).await.context("PullImage")?;
+        Ok(start.elapsed())
+    }
+
     /// Containers of one pod, oldest first.
     pub async fn containers_of(&self, pod: &str) -> Result<Vec<ContainerView>> {
         let all = self.containers().await?;

@@ -58,6 +58,11 @@ pub enum ImageFile {
     Folder(String, u32),
 }
 
+/// Writes the image of the examples into `folder` and returns the archive's path. Needs nothing but Rust and a C compiler.
+pub fn write_demo_image(folder: &Path) -> Result<PathBuf> {
+    write_file(&[demo_image(DEMO, &demo_program()?, &["/demo"])], &folder.join("demo.tar"))
+}
+
 /// Writes the images that the scenarios use into `folder` and returns the archive's path.
 ///
 /// Builds the demo program on the way when it is missing or old.
@@ -85,20 +90,30 @@ fn write_file(images: &[Image], path: &Path) -> Result<PathBuf> {
 
 /// Path of the statically linked demo program; builds it when needed.
 pub fn demo_program() -> Result<PathBuf> {
-    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let workspace = workspace();
     // A separate target folder: other flags in the shared one would rebuild all dependencies.
     let folder = workspace.join("target/static");
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(&workspace)
-        .args(["build", "--quiet", "--locked", "-p", "demo", "--release", "--target", TARGET, "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "-p",
+            "demo",
+            "--release",
+            "--target",
+            &target,
+            "--target-dir",
+        ])
         .arg(&folder)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .status()
         .context("start cargo")?;
     ensure!(status.success(), "cargo build -p demo: {status}");
-    Ok(folder.join(TARGET).join("release/demo"))
+    Ok(folder.join(target).join("release/demo"))
 }
 
 pub fn workspace() -> PathBuf {

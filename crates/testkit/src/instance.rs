@@ -82,6 +82,7 @@ impl Instance {
             }
             block(Duration::from_millis(50));
         }
+        crate::node_runtime::reset(self);
         self.unmount();
         let _ = Command::new("ip").args(["link", "del", &self.bridge()]).stderr(Stdio::null()).status();
         self.remove_network_records();
@@ -115,6 +116,17 @@ impl Instance {
         }
         pids.retain(|pid| !process::is_zombie(*pid));
         pids
+    }
+
+    /// Memory of all these processes without containers: agent, runtime, shims or keepers. Pages that several of them use
+    /// count once.
+    pub fn memory_kib(&self) -> u64 {
+        let mark = format!("{}/", self.folder.display());
+        let own = std::process::id();
+        let programs = process::all().into_iter().filter(|pid| {
+            *pid != own && process::command_line(*pid).is_some_and(|line| line.contains(&mark))
+        });
+        programs.filter_map(process::proportional_kib).sum()
     }
 
     fn unmount(&self) {

@@ -4,7 +4,8 @@
 //! - [`fakes`] replace ports of the machine;
 //! - [`images`] writes OCI image archives from files;
 //! - [`instance`] is a private node's folder and everything that is named after it;
-//! - [`containerd`] runs a private containerd in one, [`cri_view`] reads its state;
+//! - [`containerd`] runs a private containerd in one, [`node_runtime`] that or podward's own runtime, [`cri_view`] reads
+//!   the state of either;
 //! - [`agent_process`] runs podward or the upstream kubelet on it;
 //! - [`control_plane`] runs a Kubernetes control plane for it to join;
 //! - [`machine`] is a machine in namespaces, on which kubeadm makes a cluster, [`host_state`] what it must not change;
@@ -34,7 +35,9 @@ pub mod http;
 pub mod images;
 pub mod instance;
 pub mod machine;
+pub mod node_runtime;
 pub mod poll;
 pub mod process;
 pub mod registry;
+pub mod remains;
 pub mod runtime_process;

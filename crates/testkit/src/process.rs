@@ -38,6 +38,13 @@ pub fn resident_kib(pid: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// Resident memory, in which a page counts in parts for the processes that share it.
+pub fn proportional_kib(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Mount points in mount order.
 pub fn mount_points() -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -70,6 +77,7 @@ mod tests {
         assert!(start_ticks(own).is_some_and(|ticks| ticks > 0));
         assert!(!is_zombie(own));
         assert!(resident_kib(own).is_some_and(|kib| kib > 100));
+        assert!(proportional_kib(own).is_some_and(|kib| kib > 100));
         assert!(cpu_time(own).is_some());
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn is_v2() -> bool {
 
 /// Path of a node's cgroup in one hierarchy.
 pub(crate) fn folder(node: &Node, controller: &str, group: &str) -> PathBuf {
-    let root = node.containerd.instance().cgroup_root();
+    let root = node.runtime.instance().cgroup_root();
     let hierarchy = if is_v2() { PathBuf::from(FOLDER) } else { Path::new(FOLDER).join(controller) };
     hierarchy.join(root.trim_start_matches('/')).join(group)
 }

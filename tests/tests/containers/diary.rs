@@ -14,7 +14,7 @@ pub(crate) struct Diary {
 
 impl Diary {
     pub(crate) fn new(node: &Node, name: &str) -> Result<Self> {
-        let folder = node.containerd.instance().path(&format!("diary-{name}"));
+        let folder = node.runtime.instance().path(&format!("diary-{name}"));
         std::fs::create_dir_all(&folder).context("make a folder for the diary")?;
         Ok(Self { folder })
     }

@@ -24,7 +24,7 @@ const Y: &str = "vendor.com/y";
 
 async fn two_resources_are_allocated_at_once(agent: Agent) -> Result<()> {
     let own = Fixture::start(agent, &["a", "b"], DevicePluginOptions::default()).await?;
-    let folder = own.node.containerd.instance().path("device-plugins");
+    let folder = own.node.runtime.instance().path("device-plugins");
     let mut other = TestDevicePlugin::new(Y, &folder, &["n"], DevicePluginOptions::default());
     other.start()?;
     let socket = own.node.agent.root().join("pod-resources/kubelet.sock");
@@ -158,8 +158,8 @@ async fn pod_resources_are_the_same_after_a_restart(agent: Agent) -> Result<()> 
 
 /// Exclusive CPUs, pinned memory and devices of one container.
 async fn switch_with_all_resources() -> Result<()> {
-    let containerd = Containerd::start().await?;
-    let folder = containerd.instance().path("device-plugins");
+    let runtime = NodeRuntime::Containerd(Containerd::start().await?);
+    let folder = runtime.instance().path("device-plugins");
     let overlay = json!({
         "cpuManagerPolicy": "static",
         "cpuManagerReconcilePeriod": "1s",
@@ -170,7 +170,7 @@ async fn switch_with_all_resources() -> Result<()> {
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "300Mi"}}],
     });
     let options = AgentOptions { device_plugins: Some(folder.clone()), overlay, ..AgentOptions::default() };
-    let mut node = Node::on(containerd, Agent::Upstream, &options)?;
+    let mut node = Node::on(runtime, Agent::Upstream, &options)?;
     node.agent.start()?;
     node.agent.wait_ready().await?;
     let mut plugin = TestDevicePlugin::new(X, &folder, &["a", "b"], DevicePluginOptions::default());

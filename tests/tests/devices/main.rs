@@ -12,6 +12,7 @@ use testkit::containerd::Containerd;
 use testkit::device_plugin::{
     DeviceCall, DeviceFault, DevicePluginOptions, TestDevicePlugin, allocatable_devices,
 };
+use testkit::node_runtime::{NodeRuntime, RuntimeKind};
 use testkit::poll::{eventually, throughout};
 
 mod life;
@@ -47,18 +48,18 @@ struct Fixture {
 
 impl Fixture {
     async fn start(agent: Agent, devices: &[&str], options: DevicePluginOptions) -> Result<Self> {
-        Self::start_on(Containerd::start().await?, agent, devices, options).await
+        Self::start_on(NodeRuntime::start(RuntimeKind::selected()).await?, agent, devices, options).await
     }
 
     async fn start_on(
-        containerd: Containerd,
+        runtime: NodeRuntime,
         agent: Agent,
         devices: &[&str],
         plugin_options: DevicePluginOptions,
     ) -> Result<Self> {
-        let folder = containerd.instance().path("device-plugins");
+        let folder = runtime.instance().path("device-plugins");
         let options = AgentOptions { device_plugins: Some(folder.clone()), ..AgentOptions::default() };
-        let mut node = Node::on(containerd, agent, &options)?;
+        let mut node = Node::on(runtime, agent, &options)?;
         node.agent.start()?;
         node.agent.wait_ready().await?;
         let mut plugin = TestDevicePlugin::new(X, &folder, devices, plugin_options);
@@ -136,15 +137,15 @@ fn with_devices(name: &str, count: u32) -> Value {
 }
 
 async fn devices_are_allocated_until_none_is_left(agent: Agent) -> Result<()> {
-    let containerd = Containerd::start().await?;
-    let file = containerd.instance().path("plugin-file");
+    let runtime = NodeRuntime::start(RuntimeKind::selected()).await?;
+    let file = runtime.instance().path("plugin-file");
     fs::write(&file, "from the plugin\n")?;
     let options = DevicePluginOptions {
         mounted_file: Some(file),
         needs_pre_start: true,
         ..DevicePluginOptions::default()
     };
-    let own = Fixture::start_on(containerd, agent, &["a", "b"], options).await?;
+    let own = Fixture::start_on(runtime, agent, &["a", "b"], options).await?;
     own.node.write("one.json", &with_devices("one", 2))?;
     own.node.wait_running("one").await?;
     ensure!(own.devices("one", "main").await? == "a,b", "other devices");
@@ -178,10 +179,10 @@ async fn devices_of_the_container_device_interface_are_injected(agent: Agent) ->
     let home = std::env::var_os("HOME").map_or("/root".into(), PathBuf::from);
     let binary = std::env::var_os("PODWARD_CONTAINERD_2").map(PathBuf::from);
     let binary = binary.unwrap_or_else(|| home.join(".cache/podward/bin/containerd"));
-    let containerd = Containerd::start_binary(&binary).await?;
-    let specs = containerd.instance().path("cdi");
+    let runtime = NodeRuntime::Containerd(Containerd::start_binary(&binary).await?);
+    let specs = runtime.instance().path("cdi");
     let options = DevicePluginOptions { cdi_specs: Some(specs), ..DevicePluginOptions::default() };
-    let own = Fixture::start_on(containerd, agent, &["a"], options).await?;
+    let own = Fixture::start_on(runtime, agent, &["a"], options).await?;
     own.node.write("one.json", &with_devices("one", 1))?;
     own.node.wait_running("one").await?;
     let injected = own.variable("one", "main", "CDI_").await?;

@@ -86,7 +86,7 @@ async fn pulls_with_a_pull_secret(agent: Agent) -> Result<()> {
 async fn pulls_with_a_credential_provider(agent: Agent) -> Result<()> {
     let registry = Registry::start(locked()).await?;
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
-    let folder = node.containerd.instance().path("providers");
+    let folder = node.runtime.instance().path("providers");
     fs::create_dir_all(&folder).context("create the folder of providers")?;
     let (program, asked) = (folder.join("opener"), folder.join("asked"));
     let script = format!(

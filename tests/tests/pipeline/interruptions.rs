@@ -19,10 +19,10 @@ async fn runtime_restart_keeps_pods_running(agent: Agent) -> Result<()> {
     node.write("old.json", &sleeper("old"))?;
     node.wait_running("old").await?;
     let before = node.only_running("old").await?;
-    node.containerd.terminate()?;
+    node.runtime.terminate()?;
     node.write("new.json", &sleeper("new"))?;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    node.containerd.resume().await?;
+    node.runtime.resume().await?;
     node.wait_running("new").await?;
     let old = node.wait_running("old").await?;
     ensure!(old.container("main").restarts == 0, "{old:?}");
@@ -84,10 +84,11 @@ async fn applies_changes_made_during_agent_downtime(agent: Agent) -> Result<()> 
     }
     let stays = node.only_running("stays").await?;
     let dies = node.only_running("dies").await?;
+    let dies_pid = node.cri().pid(&dies.id).await?;
     node.agent.kill9()?;
     node.remove("removed.json")?;
     node.write("added.json", &sleeper("added"))?;
-    testkit::instance::kill(node.cri().pid(&dies.id).await?, rustix::process::Signal::KILL)?;
+    testkit::instance::kill(dies_pid, rustix::process::Signal::KILL)?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     node.agent.start()?;
     node.agent.wait_ready().await?;

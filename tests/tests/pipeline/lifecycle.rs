@@ -28,7 +28,7 @@ async fn added_pod_runs(agent: Agent) -> Result<()> {
     node.write("web.json", &pod("web", [container("main", "serve --text hello")]))?;
     let pod = node.wait_running("web").await?;
     ensure!(pod.container("main").restarts == 0 && pod.container("main").ready, "{pod:?}");
-    ensure!(pod.ip.starts_with(&node.containerd.instance().subnet()), "pod IP {}", pod.ip);
+    ensure!(pod.ip.starts_with(&node.runtime.instance().subnet()), "pod IP {}", pod.ip);
     let answer = eventually("answer from the pod", Duration::from_secs(10), async || {
         testkit::http::get_from(&pod.ip, 8080, "/").await
     });

@@ -10,7 +10,7 @@ scenarios!(limits_are_set_on_pod_and_container, oom_kill_is_reported, metrics_an
 
 /// The value of a cgroup file: controller and name on v1, name on v2.
 fn read(node: &Node, group: &str, v1: (&str, &str), v2: &str) -> Result<String> {
-    let root = node.containerd.instance().cgroup_root();
+    let root = node.runtime.instance().cgroup_root();
     let folder = PathBuf::from("/sys/fs/cgroup");
     let old = folder.join(v1.0).join(root.trim_start_matches('/')).join(group).join(v1.1);
     let new = folder.join(root.trim_start_matches('/')).join(group).join(v2);

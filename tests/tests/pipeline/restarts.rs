@@ -58,7 +58,7 @@ async fn crash_loop_backs_off(agent: Agent) -> Result<()> {
 
 async fn crash_loop_ends_when_the_cause_is_fixed(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let folder = node.containerd.instance().path("shared");
+    let folder = node.runtime.instance().path("shared");
     std::fs::create_dir_all(&folder)?;
     let manifest = pod("bad", [container("main", "crash-until /shared/ok -- sleep forever")]);
     let manifest = with(manifest, "/spec/volumes", json!([{"name": "shared", "hostPath": {"path": folder}}]));
@@ -118,7 +118,7 @@ async fn policy_never_does_not_restart_failed_container(agent: Agent) -> Result<
 
 async fn policy_on_failure_restarts_until_success(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let folder = node.containerd.instance().path("shared");
+    let folder = node.runtime.instance().path("shared");
     std::fs::create_dir_all(&folder)?;
     let manifest = pod("job", [container("main", "crash-until /shared/ok -- print finished")]);
     let manifest = with(manifest, "/spec/restartPolicy", json!("OnFailure"));

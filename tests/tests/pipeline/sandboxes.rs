@@ -56,7 +56,7 @@ async fn host_network_pod_uses_host_names(agent: Agent) -> Result<()> {
     let manifest = pod("web", [container("main", "hostname -- sleep forever")]);
     node.write("web.json", &with(manifest, "/spec/hostNetwork", json!(true)))?;
     let pod = node.wait_running("web").await?;
-    ensure!(!pod.ip.starts_with(&node.containerd.instance().subnet()), "pod IP {}", pod.ip);
+    ensure!(!pod.ip.starts_with(&node.runtime.instance().subnet()), "pod IP {}", pod.ip);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     ensure!(node.log("web", "main").await? == host, "host name {}", node.log("web", "main").await?);
     Ok(())

@@ -96,7 +96,7 @@ async fn file_and_http_sources_work_together(agent: Agent) -> Result<()> {
 
 async fn retargeted_symlink_updates_the_pod(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let store = node.containerd.instance().path("store");
+    let store = node.runtime.instance().path("store");
     std::fs::create_dir_all(&store)?;
     std::fs::write(store.join("v1.json"), sleeper("first").to_string())?;
     std::fs::write(store.join("v2.json"), sleeper("second").to_string())?;
@@ -141,7 +141,7 @@ async fn swapped_data_folder_updates_the_pods(agent: Agent) -> Result<()> {
 async fn relist_finds_changes_without_events(agent: Agent) -> Result<()> {
     // The target of the link is outside the watched folder.
     let node = Node::start_with(agent, &overlay(json!({"fileCheckFrequency": "2s"}))).await?;
-    let store = node.containerd.instance().path("store");
+    let store = node.runtime.instance().path("store");
     std::fs::create_dir_all(&store)?;
     std::fs::write(store.join("web.json"), sleeper("first").to_string())?;
     symlink(store.join("web.json"), node.manifest("web.json"))?;
@@ -183,7 +183,7 @@ async fn reads_a_single_manifest_file(agent: Agent) -> Result<()> {
 
 async fn manifest_folder_can_appear_later(agent: Agent) -> Result<()> {
     let mut node = Node::prepare(agent, &AgentOptions::default()).await?;
-    let folder = node.containerd.instance().path("later");
+    let folder = node.runtime.instance().path("later");
     node.configure(agent, &overlay(json!({"staticPodPath": folder, "fileCheckFrequency": "2s"})))?;
     node.agent.start()?;
     node.agent.wait_ready().await?;

@@ -19,7 +19,7 @@ fn mounted(arguments: &str, name: &str, path: &str) -> Value {
 
 async fn host_path_is_read_and_written(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let folder = node.containerd.instance().path("host");
+    let folder = node.runtime.instance().path("host");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("in"), "from the host\n")?;
     let manifest =

@@ -104,7 +104,7 @@ async fn failed_liveness_probe_kills_with_probe_grace_period(agent: Agent) -> Re
         Ok(())
     })
     .await?;
-    std::fs::remove_file(node.containerd.instance().path("health-web").join("status"))?;
+    std::fs::remove_file(node.runtime.instance().path("health-web").join("status"))?;
     let pod = node.wait_pod("web", "was restarted", |pod| pod.container("main").restarts >= 1).await?;
     ensure!(pod.container("main").exit_code == Some(137), "{pod:?}");
     // Ends as fast as it starts: leaves no process behind that ignores signals for ten minutes.

@@ -11,7 +11,7 @@ pub(crate) struct ServerHealth(PathBuf);
 
 impl ServerHealth {
     pub(crate) fn new(node: &Node, name: &str) -> Result<Self> {
-        let folder = node.containerd.instance().path(&format!("health-{name}"));
+        let folder = node.runtime.instance().path(&format!("health-{name}"));
         std::fs::create_dir_all(&folder)?;
         Ok(Self(folder))
     }

@@ -15,7 +15,7 @@ podward_only!(planted_links_do_not_redirect_writes);
 async fn planted_links_do_not_redirect_writes(agent: Agent) -> Result<()> {
     const UID: &str = "11111111-2222-3333-4444-555555555555";
     let node = Node::start(agent).await?;
-    let outside = node.containerd.instance().path("outside");
+    let outside = node.runtime.instance().path("outside");
     fs::create_dir_all(outside.join("folder"))?;
     fs::write(outside.join("hosts"), "untouched")?;
     let target = outside.display();

@@ -83,7 +83,7 @@ pub(crate) async fn remove(node: &Node, name: &str) -> Result<()> {
 
 async fn fs_group_owns_pod_volumes(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let host = node.containerd.instance().path("host");
+    let host = node.runtime.instance().path("host");
     std::fs::create_dir_all(&host)?;
     let script =
         "touch /disk/file /memory/file && ls -nd /disk /memory /host /disk/file /memory/file; echo done";
@@ -115,7 +115,7 @@ async fn fs_group_owns_pod_volumes(agent: Agent) -> Result<()> {
 
 async fn wrong_host_path_is_reported_and_recovers(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let path = node.containerd.instance().path("host-path");
+    let path = node.runtime.instance().path("host-path");
     std::fs::write(&path, "a file")?;
     let volumes = json!([{"name": "host", "hostPath": {"path": path, "type": "Directory"}}]);
     node.write(
@@ -133,7 +133,7 @@ async fn wrong_host_path_is_reported_and_recovers(agent: Agent) -> Result<()> {
 
 async fn unmounted_volumes_are_not_set_up(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let missing = node.containerd.instance().path("missing");
+    let missing = node.runtime.instance().path("missing");
     let volumes = json!([
         {"name": "used", "emptyDir": {}},
         {"name": "unused", "hostPath": {"path": missing, "type": "Directory"}},

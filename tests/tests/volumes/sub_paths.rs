@@ -16,7 +16,7 @@ scenarios!(
 
 async fn mounts_subpaths_of_volumes(agent: Agent) -> Result<()> {
     let mut node = Node::start(agent).await?;
-    let host = node.containerd.instance().path("host");
+    let host = node.runtime.instance().path("host");
     std::fs::create_dir_all(&host)?;
     std::fs::write(host.join("settings"), "from the host\n")?;
     let mounts = json!([
@@ -64,8 +64,8 @@ async fn reports_missing_variable_in_subpath(agent: Agent) -> Result<()> {
 
 async fn rejects_subpath_outside_its_volume(agent: Agent) -> Result<()> {
     let node = Node::start(agent).await?;
-    let host = node.containerd.instance().path("host");
-    let outside = node.containerd.instance().path("outside");
+    let host = node.runtime.instance().path("host");
+    let outside = node.runtime.instance().path("outside");
     std::fs::create_dir_all(&host)?;
     std::fs::create_dir_all(&outside)?;
     symlink(&outside, host.join("link"))?;

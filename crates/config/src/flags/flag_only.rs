@@ -37,6 +37,12 @@ pub struct Flags {
     pub offline_max_age: GoDuration,
     /// Whether a streaming request with the method GET is authorized with the verb `get` instead of `create`.
     pub streaming_get: bool,
+    /// Where the runtime inside is also served.
+    pub runtime_listen: Option<String>,
+    /// Of the runtime inside.
+    pub pod_bridge: String,
+    /// Of the runtime inside.
+    pub cni_conf_dir: PathBuf,
     pub runtime_cgroups: Option<String>,
     pub image_credential_provider_config: Option<PathBuf>,
     pub image_credential_provider_bin_dir: Option<PathBuf>,
@@ -72,6 +78,9 @@ impl Flags {
             offline: values.flag("podward-offline"),
             offline_max_age: values.duration("podward-offline-max-age"),
             streaming_get: values.flag("podward-streaming-get"),
+            runtime_listen: values.optional("podward-runtime-listen"),
+            pod_bridge: values.text("podward-pod-bridge"),
+            cni_conf_dir: values.text("podward-cni-conf-dir").into(),
             runtime_cgroups: values.optional("runtime-cgroups"),
             image_credential_provider_config: values.path("image-credential-provider-config"),
             image_credential_provider_bin_dir: values.path("image-credential-provider-bin-dir"),

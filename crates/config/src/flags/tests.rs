@@ -17,10 +17,16 @@ fn value(args: &[&str], name: &str) -> Value {
 fn accepts_exactly_the_upstream_flags_and_our_own() {
     let (podward, mut others): (Vec<&str>, Vec<&str>) =
         flag_names().partition(|name| name.starts_with("podward-"));
-    assert_eq!(
-        podward,
-        ["podward-faults", "podward-offline", "podward-offline-max-age", "podward-streaming-get"]
-    );
+    let own = [
+        "faults",
+        "offline",
+        "offline-max-age",
+        "streaming-get",
+        "runtime-listen",
+        "pod-bridge",
+        "cni-conf-dir",
+    ];
+    assert_eq!(podward, own.map(|name| format!("podward-{name}")));
     others.sort_unstable();
     let upstream: Vec<&str> = include_str!("testdata/upstream_flags.txt").lines().collect();
     assert_eq!(others, upstream);

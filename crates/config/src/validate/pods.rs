@@ -17,7 +17,6 @@ const ID_BLOCK_SIZE: i64 = 65536;
 pub(super) fn check(checker: &mut Checker<'_>, pods: &Pods, network: &Network) {
     checker.not_negative(pods.max_pods, "maxPods");
     checker.not_negative(pods.pods_per_core, "podsPerCore");
-    checker.rule(!pods.run_once, "runOnce", "run-once mode was removed from Kubernetes; remove this setting");
     checker.in_range(network.iptables_masquerade_bit, 0..=31, "iptablesMasqueradeBit");
     checker.in_range(network.iptables_drop_bit, 0..=31, "iptablesDropBit");
     for (index, pattern) in pods.allowed_unsafe_sysctls.iter().enumerate() {

@@ -172,7 +172,6 @@ fn rejects_invalid_pod_settings() {
     check(&[
         ("{maxPods: -1}", "maxPods: -1 must not be negative"),
         ("{podsPerCore: -1}", "podsPerCore: -1 must not be negative"),
-        ("{runOnce: true}", "runOnce: run-once mode was removed from Kubernetes; remove this setting"),
         ("{iptablesDropBit: 32}", "iptablesDropBit: 32 must be between 0 and 31"),
         ("{iptablesMasqueradeBit: -1}", "iptablesMasqueradeBit: -1 must be between 0 and 31"),
         (
@@ -379,6 +378,7 @@ fn rejects_invalid_manager_and_container_log_settings() {
 
 #[test]
 fn reports_all_violations_together() {
-    let found = violations_on(CgroupVersion::V2, "{port: -1, maxPods: -1, oomScoreAdj: 9999, runOnce: true}");
+    let found =
+        violations_on(CgroupVersion::V2, "{port: -1, maxPods: -1, oomScoreAdj: 9999, podsPerCore: -1}");
     assert_eq!(found.len(), 4, "{found:?}");
 }

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use values::duration::GoDuration;
 
 use super::image::ImageArguments;
+use super::run_pods::RunArguments;
 use super::runtime::RuntimeArguments;
 use crate::version::without_program;
 
@@ -93,6 +94,19 @@ Examples:
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
+    /// Run pods in the foreground with the container runtime inside, and return their exit code
+    #[command(after_help = "\
+The run ends when all pods have ended (restartPolicy Never or OnFailure), with the exit code of the first container that
+failed, or when it is stopped: Ctrl-C ends the pods within their grace periods, a second one kills them. ConfigMaps and
+Secrets in the same files are used by the pods. A run needs no agent, and can run beside one.
+
+Examples:
+  podward run job.yaml                   until the job has ended
+  podward run --logs web.yaml settings.yaml
+  kubectl create --dry-run=client -o yaml -f pod.yaml | podward run -
+  podward run --quiet job.yaml > output
+  podward run --root-dir ./state job.yaml; cat ./state/podward.log")]
+    Run(RunArguments),
     /// Run the container runtime alone, for crictl or another node agent
     #[command(after_help = "\
 Examples:

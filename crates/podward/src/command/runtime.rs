@@ -9,7 +9,7 @@ use clap::Args;
 use cri::Endpoint;
 use grpc_socket::GrpcListener;
 use ports::clock::{Clock, SystemClock};
-use runtime::network::NetworkSettings;
+use runtime::network::{DEFAULT_BRIDGE, NetworkSettings};
 use runtime::services::{RuntimeOptions, RuntimeServices};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,19 +35,39 @@ pub(super) struct RuntimeArguments {
     /// The folder with a hosts.toml for each registry
     #[arg(long, value_name = "DIR", default_value = "/etc/containerd/certs.d")]
     registry_config: PathBuf,
+    /// The bridge that pods are connected to
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_BRIDGE)]
+    bridge: String,
+    /// The folder of CNI configurations, which replace the bridge
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    cni_conf_dir: PathBuf,
+    /// Kill and remove all pods and their network, and exit; images stay
+    #[arg(long)]
+    reset: bool,
 }
 
-/// Options of a runtime in these folders.
-pub(crate) fn runtime_options(root: &Path, state: &Path, registry_config: &Path) -> RuntimeOptions {
+/// Where a runtime keeps its state, and how it connects pods.
+pub(crate) struct RuntimeFolders<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) state: &'a Path,
+    pub(crate) registry_config: &'a Path,
+    pub(crate) bridge: &'a str,
+    pub(crate) cni_conf_dir: &'a Path,
+}
+
+pub(crate) fn runtime_options(folders: &RuntimeFolders<'_>) -> RuntimeOptions {
+    let mut network = NetworkSettings::new(folders.root.join("network")).with_bridge(folders.bridge);
+    folders.cni_conf_dir.clone_into(&mut network.cni_config_folder);
     RuntimeOptions {
-        root: root.to_owned(),
-        state: state.to_owned(),
+        root: folders.root.to_owned(),
+        state: folders.state.to_owned(),
         keeper_program: PathBuf::from(OWN_PROGRAM),
-        hosts_folder: Some(registry_config.to_owned()),
-        network: Some(NetworkSettings::new(root.join("network"))),
+        hosts_folder: Some(folders.registry_config.to_owned()),
+        network: Some(network),
         streaming_address: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
         cdi_folders: CDI_FOLDERS.map(PathBuf::from).into(),
         pinned_images: Vec::new(),
+        shared_images: None,
         now: Arc::new(|| SystemClock.now().as_nanos()),
     }
 }
@@ -69,18 +89,33 @@ pub(super) fn run(arguments: &RuntimeArguments) -> anyhow::Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
+/// Listens on a socket that only root may use.
+pub(crate) fn listen(endpoint: &Endpoint) -> anyhow::Result<GrpcListener> {
+    use std::os::unix::fs::PermissionsExt;
+    let listener = GrpcListener::bind(endpoint.path())
+        .with_context(|| format!("listen on {}", endpoint.path().display()))?;
+    std::fs::set_permissions(endpoint.path(), std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("set mode of {}", endpoint.path().display()))?;
+    Ok(listener)
+}
+
 async fn serve(arguments: &RuntimeArguments) -> anyhow::Result<()> {
     let endpoint: Endpoint = arguments.listen.parse().context("--listen")?;
     let _lock = crate::run::lock_state(&arguments.root)?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-    let options = runtime_options(&arguments.root, &arguments.state, &arguments.registry_config);
+    let options = runtime_options(&RuntimeFolders {
+        root: &arguments.root,
+        state: &arguments.state,
+        registry_config: &arguments.registry_config,
+        bridge: &arguments.bridge,
+        cni_conf_dir: &arguments.cni_conf_dir,
+    });
     let services = RuntimeServices::open(options).await.context("open the container runtime")?;
-    let listener = GrpcListener::bind(endpoint.path())
-        .with_context(|| format!("listen on {}", endpoint.path().display()))?;
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(endpoint.path(), std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("set mode of {}", endpoint.path().display()))?;
+    if arguments.reset {
+        return services.remove_everything().await.context("remove all pods");
+    }
+    let listener = listen(&endpoint)?;
     tracing::info!(socket = %endpoint.path().display(), root = %arguments.root.display(), "container runtime serves");
     crate::service_manager::ready();
     let stop = async move {

@@ -5,6 +5,15 @@ use std::io::IsTerminal;
 /// For a terminal that does not report its size.
 const DEFAULT_WIDTH: usize = 80;
 
+const DEFAULT_HEIGHT: usize = 24;
+
+/// In columns and lines; `None` if standard output is not a terminal.
+pub(super) fn size() -> Option<(usize, usize)> {
+    let width = width()?;
+    let reported = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row));
+    Some((width, reported.filter(|height| *height > 0).unwrap_or(DEFAULT_HEIGHT)))
+}
+
 /// In columns; `None` if standard output is not a terminal.
 pub(super) fn width() -> Option<usize> {
     let out = std::io::stdout();

@@ -18,7 +18,12 @@ pub(super) fn log_notices(loaded: &LoadedConfig) {
     }
 }
 
-pub(super) fn check_machine(loaded: &LoadedConfig, cgroups: &HostPodCgroups) -> anyhow::Result<()> {
+/// A guest leaves the settings of the machine alone.
+pub(super) fn check_machine(
+    loaded: &LoadedConfig,
+    cgroups: &HostPodCgroups,
+    is_guest: bool,
+) -> anyhow::Result<()> {
     let config = &loaded.config;
     if cgroups.version() == model::CgroupVersion::V1 {
         if config.cgroups.fail_cgroup_v1 {
@@ -33,13 +38,15 @@ pub(super) fn check_machine(loaded: &LoadedConfig, cgroups: &HostPodCgroups) -> 
             "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
         );
     }
-    if let Err(error) = host::set_oom_score_adj(config.cgroups.oom_score_adj) {
+    if !is_guest && let Err(error) = host::set_oom_score_adj(config.cgroups.oom_score_adj) {
         tracing::debug!(%error, "failed to set oomScoreAdj");
     }
-    let missing =
-        MissingPrivileges::of(&loaded.gates, host::in_user_namespace(Path::new("/proc/self/uid_map")));
-    set_tunables(Path::new("/proc/sys"), config.cgroups.protect_kernel_defaults, missing)?;
-    check_kernel_log(Path::new("/dev/kmsg"), missing)?;
+    if !is_guest {
+        let missing =
+            MissingPrivileges::of(&loaded.gates, host::in_user_namespace(Path::new("/proc/self/uid_map")));
+        set_tunables(Path::new("/proc/sys"), config.cgroups.protect_kernel_defaults, missing)?;
+        check_kernel_log(Path::new("/dev/kmsg"), missing)?;
+    }
     host::raise_open_file_limit(u64::try_from(config.cgroups.max_open_files).unwrap_or(0));
     Ok(())
 }

@@ -4,13 +4,13 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Signals, and contention for the lock file.
-pub(super) struct Stop {
+pub(crate) struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     pub(super) contention: Option<futures::future::BoxFuture<'static, ()>>,
 }
 
-pub(super) fn stop_signals() -> anyhow::Result<Stop> {
+pub(crate) fn stop_signals() -> anyhow::Result<Stop> {
     Ok(Stop {
         terminate: signal(SignalKind::terminate()).context("listen for SIGTERM")?,
         interrupt: signal(SignalKind::interrupt()).context("listen for SIGINT")?,
@@ -19,7 +19,7 @@ pub(super) fn stop_signals() -> anyhow::Result<Stop> {
 }
 
 impl Stop {
-    pub(super) async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         let contention = async {
             match &mut self.contention {
                 Some(contention) => contention.await,

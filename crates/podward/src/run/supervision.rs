@@ -19,20 +19,12 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits for a stop signal, or for a stage that ends unexpectedly.
 pub(super) async fn supervise(mut running: Running, stop: &mut Stop) -> anyhow::Result<()> {
-    let failure = loop {
-        tokio::select! {
-            name = stop.next() => {
-                tracing::info!(signal = name, "stopping, pods keep running");
-                break None;
-            }
-            ended = running.stages.join_next() => match ended {
-                // Without a service manager there is no watchdog to run.
-                Some(Ok("watchdog")) => {}
-                Some(Ok(stage)) => break Some(format!("stage {stage} ended")),
-                Some(Err(error)) => break Some(format!("a stage panicked: {error}")),
-                None => break Some("all stages ended".to_owned()),
-            },
+    let failure = tokio::select! {
+        name = stop.next() => {
+            tracing::info!(signal = name, "stopping, pods keep running");
+            None
         }
+        reason = unexpected_end(&mut running.stages) => Some(reason),
     };
     service_manager::stopping();
     running.cancel.cancel();
@@ -43,7 +35,21 @@ pub(super) async fn supervise(mut running: Running, stop: &mut Stop) -> anyhow::
     }
 }
 
-async fn drain(stages: &mut JoinSet<&'static str>) {
+/// Waits for a stage that ends by itself; returns a message for the user.
+pub(crate) async fn unexpected_end(stages: &mut JoinSet<&'static str>) -> String {
+    loop {
+        match stages.join_next().await {
+            // Without a service manager there is no watchdog to run.
+            Some(Ok("watchdog")) => {}
+            Some(Ok(stage)) => return format!("stage {stage} ended"),
+            Some(Err(error)) => return format!("a stage panicked: {error}"),
+            None => return "all stages ended".to_owned(),
+        }
+    }
+}
+
+/// Waits until stages have stopped.
+pub(crate) async fn drain(stages: &mut JoinSet<&'static str>) {
     let all = async { while stages.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
         tracing::warn!("some stages did not stop within {STOP_TIMEOUT:?}");

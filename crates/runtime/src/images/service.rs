@@ -10,11 +10,11 @@ use cri::v1::{
     PullImageRequest, PullImageResponse, RemoveImageRequest, RemoveImageResponse, StreamImagesRequest,
     StreamImagesResponse, UInt64Value,
 };
-use tokio::sync::watch;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
-use super::pull::{PullError, PullProgress, Puller};
+use super::pull::{PullError, Puller};
+use super::pull_table::PullTable;
 use super::store::{ImageStore, StoreError, StoredImage};
 
 /// Returns nanoseconds since 1970.
@@ -26,12 +26,20 @@ pub struct Images {
     store: ImageStore,
     puller: Puller,
     now: Now,
+    progress: PullTable,
 }
 
 impl Images {
     /// `hosts_folder` has the mirrors of registries.
     pub fn new(store: ImageStore, hosts_folder: Option<PathBuf>, now: Now) -> Self {
-        Self { puller: Puller::new(store.clone(), hosts_folder), store, now }
+        Self { puller: Puller::new(store.clone(), hosts_folder), store, now, progress: PullTable::default() }
+    }
+
+    /// Publishes the progress of pulls in this table.
+    #[must_use]
+    pub fn with_progress(mut self, progress: PullTable) -> Self {
+        self.progress = progress;
+        self
     }
 
     async fn find(&self, spec: Option<ImageSpec>) -> Result<Option<StoredImage>, Status> {
@@ -105,7 +113,7 @@ impl ImageService for Images {
         if name.is_empty() {
             return Err(Status::invalid_argument("the request names no image"));
         }
-        let (progress, _) = watch::channel(PullProgress::default());
+        let (progress, _pull) = self.progress.begin(&name);
         let pulled = self.puller.pull(&name, auth.as_ref(), progress).await;
         let pulled = pulled.map_err(|error| pull_status(&name, &error))?;
         Ok(Response::new(PullImageResponse { image_ref: pulled.id.to_string() }))

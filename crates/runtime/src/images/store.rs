@@ -54,14 +54,26 @@ struct Inner {
     limits: Limits,
     /// Images that are never removed on request of the node agent: exact references, or prefixes that end with `*`.
     pinned: Vec<String>,
+    /// Prefix of the folders of this runtime's roots.
+    owner_prefix: String,
 }
 
 impl ImageStore {
     /// Opens the store in `folder`, which is created if missing, and removes what a crash left behind.
     pub fn open(folder: &Path, pinned: Vec<String>) -> Result<Self, StoreError> {
+        Self::open_with(folder, pinned, String::new())
+    }
+
+    /// Opens the store of another runtime as a guest, whose roots are separate. The name distinguishes guests.
+    pub fn open_as_guest(folder: &Path, guest: &str) -> Result<Self, StoreError> {
+        Self::open_with(folder, Vec::new(), roots::guest_prefix(guest)?)
+    }
+
+    fn open_with(folder: &Path, pinned: Vec<String>, owner_prefix: String) -> Result<Self, StoreError> {
         let folders = Folders::make(folder)?;
         let records = Records::new(folders.clone());
-        let store = Self { inner: Arc::new(Inner { folders, records, limits: Limits::default(), pinned }) };
+        let inner = Inner { folders, records, limits: Limits::default(), pinned, owner_prefix };
+        let store = Self { inner: Arc::new(inner) };
         store.collect()?;
         Ok(store)
     }

@@ -113,6 +113,12 @@ impl KeeperClient {
         }
     }
 
+    /// The keeper's process.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        self.socket.peer_cred().ok()?.pid()
+    }
+
     /// Sets up a container.
     ///
     /// # Errors

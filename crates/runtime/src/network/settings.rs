@@ -26,6 +26,10 @@ pub struct NetworkSettings {
 /// The range of pods' addresses of a node without one.
 pub const DEFAULT_POD_CIDR: &str = "10.85.0.0/16";
 
+/// The bridge of a node without a configured one.
+pub const DEFAULT_BRIDGE: &str = "podward0";
+const DEFAULT_TABLE: &str = "podward";
+
 impl NetworkSettings {
     /// The usual folders and names.
     #[must_use]
@@ -34,10 +38,20 @@ impl NetworkSettings {
             state_folder,
             cni_config_folder: "/etc/cni/net.d".into(),
             cni_binary_folders: vec!["/opt/cni/bin".into(), "/usr/lib/cni".into()],
-            bridge: "podward0".to_owned(),
+            bridge: DEFAULT_BRIDGE.to_owned(),
             pod_cidrs: Vec::new(),
             mtu: None,
-            nft_table: "podward".to_owned(),
+            nft_table: DEFAULT_TABLE.to_owned(),
         }
+    }
+
+    /// Another bridge and another table: the rules of a table apply to one bridge.
+    #[must_use]
+    pub fn with_bridge(mut self, bridge: &str) -> Self {
+        bridge.clone_into(&mut self.bridge);
+        if bridge != DEFAULT_BRIDGE {
+            bridge.clone_into(&mut self.nft_table);
+        }
+        self
     }
 }

@@ -46,6 +46,12 @@ impl PodNetworking {
         networks.recover(live).await.map_err(failed("clean up the pod networks"))
     }
 
+    /// Removes what sandboxes share, unless one of them uses it.
+    pub(crate) async fn remove_unused(&self) -> Result<(), ServiceError> {
+        let Self::Networks(networks) = self else { return Ok(()) };
+        networks.remove_unused().await.map_err(failed("remove the pod networks"))
+    }
+
     /// Why pods cannot have addresses.
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         match self {

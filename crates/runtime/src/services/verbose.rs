@@ -13,6 +13,7 @@ pub(super) fn of_sandbox(sandbox: &Sandbox) -> String {
     let record = &sandbox.record;
     let namespaces = sandbox.namespaces();
     let info = serde_json::json!({
+        "pid": sandbox.keeper().and_then(|keeper| keeper.pid()),
         "cgroupsPath": record.cgroup,
         "stateFolder": record.folder,
         "runtimeHandler": record.runtime_handler,

@@ -79,6 +79,7 @@ impl Node {
             streaming_address: "127.0.0.1:0".parse().unwrap(),
             cdi_folders: vec![self.folder.path().join("cdi")],
             pinned_images: Vec::new(),
+            shared_images: None,
             now: Arc::new(now),
         })
         .await

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::instance::Instance;
+use crate::node_runtime::RuntimeKind;
 use crate::process;
 
 /// Free ports for the agent to listen on.
@@ -30,6 +31,8 @@ pub struct AgentOptions {
     /// Folders searched for programs before the machine's `PATH`.
     pub programs: Vec<PathBuf>,
     pub node: String,
+    /// Which runtime the agent uses.
+    pub runtime: RuntimeKind,
     /// Stands for the folder of device plugins, which is the same for every agent of a machine.
     pub device_plugins: Option<PathBuf>,
 }
@@ -42,6 +45,7 @@ impl Default for AgentOptions {
             arguments: Vec::new(),
             programs: Vec::new(),
             node: super::NODE.to_owned(),
+            runtime: RuntimeKind::Containerd,
             device_plugins: None,
         }
     }
@@ -56,6 +60,13 @@ pub(super) fn write(instance: &Instance, options: &AgentOptions) -> Result<Ports
     make_cgroup_root(instance)?;
     let ports = Ports { api: free_port()?, read_only: free_port()?, healthz: free_port()? };
     let mut config = base(instance, ports);
+    match options.runtime {
+        RuntimeKind::Containerd => {}
+        RuntimeKind::Socket => lay_over(&mut config, &json!({"podCIDR": pod_cidr(instance)})),
+        RuntimeKind::Inside => {
+            lay_over(&mut config, &json!({"podCIDR": pod_cidr(instance), "containerRuntimeEndpoint": null}));
+        }
+    }
     lay_over(&mut config, &options.overlay);
     let text = serde_json::to_string_pretty(&config)?;
     fs::write(instance.path("kubelet.json"), text).context("write kubelet.json")?;
@@ -98,6 +109,11 @@ fn base(instance: &Instance, ports: Ports) -> Value {
         "oomScoreAdj": 0,
         "registerNode": false,
     })
+}
+
+/// The range that the bridge of containerd's nodes has, too.
+fn pod_cidr(instance: &Instance) -> String {
+    format!("{}.0/24", instance.subnet())
 }
 
 fn lay_over(config: &mut Value, overlay: &Value) {

@@ -1,7 +1,8 @@
-//! `demo-node [--once]`: a demo of podward on this machine.
+//! `demo-node [--once] [--containerd]`: a demo of podward on this machine.
 //!
-//! Starts a private containerd and podward, adds the demo pod, shows its state and how to reach it, and waits for
-//! Ctrl-C (`--once`: exits as soon as the pod has answered). Removes everything that it started before it exits.
+//! Starts podward with the container runtime inside (`--containerd`: on a private containerd), adds the demo pod, shows
+//! its state and how to reach it, and waits for Ctrl-C (`--once`: exits as soon as the pod has answered). Removes
+//! everything that it started before it exits.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use testkit::agent_process::{Agent, AgentOptions, AgentProcess, NODE};
 use testkit::containerd::Containerd;
+use testkit::node_runtime::{NodeRuntime, PodwardRuntime, RuntimeKind};
 use testkit::poll::eventually;
 use testkit::{http, images, process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,18 +24,24 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let until = match std::env::args().nth(1).as_deref() {
-        None => RunUntil::Stopped,
-        Some("--once") => RunUntil::Answered,
-        Some(other) => bail!("unknown argument {other:?}; usage: demo-node [--once]"),
-    };
+    let (mut until, mut kind) = (RunUntil::Stopped, RuntimeKind::Inside);
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--once" => until = RunUntil::Answered,
+            "--containerd" => kind = RuntimeKind::Containerd,
+            other => bail!("unknown argument {other:?}; usage: demo-node [--once] [--containerd]"),
+        }
+    }
+    ensure!(rustix::process::geteuid().is_root(), "the demo needs root: sudo make run");
     let forwarding = fs::read_to_string(FORWARDING).ok();
-    let result = run(until).await;
-    // The bridge plugin enables forwarding, and the portmap plugin leaves its chains behind.
+    let result = run(until, kind).await;
+    // Pod networks need forwarding, and the portmap plugin of containerd leaves its chains behind.
     if let Some(before) = forwarding.filter(|before| before.trim() == "0") {
         let _ = fs::write(FORWARDING, before);
     }
-    remove_unused_port_chains();
+    if kind == RuntimeKind::Containerd {
+        remove_unused_port_chains();
+    }
     if result.is_ok() {
         say("removed everything that was started");
     }
@@ -46,10 +54,10 @@ enum RunUntil {
     Answered,
 }
 
-async fn run(until: RunUntil) -> Result<()> {
+async fn run(until: RunUntil, kind: RuntimeKind) -> Result<()> {
     let mut stop = Stop::listen()?;
     let node = tokio::select! {
-        node = DemoNode::start() => node?,
+        node = DemoNode::start(kind) => node?,
         () = stop.wait() => return Ok(()),
     };
     let result = tokio::select! {
@@ -57,26 +65,35 @@ async fn run(until: RunUntil) -> Result<()> {
         () = stop.wait() => Ok(()),
     };
     println!();
-    say("stopping podward, the pods and containerd");
+    say("stopping the pods and podward");
     result.and(node.end().await)
 }
 
 /// The running demo. Dropping it kills and removes everything it started.
 struct DemoNode {
     agent: AgentProcess,
-    containerd: Containerd,
+    runtime: NodeRuntime,
 }
 
 impl DemoNode {
-    async fn start() -> Result<Self> {
-        say("starting a private containerd with the demo image");
-        let containerd = Containerd::start().await?;
-        let mut agent =
-            AgentProcess::prepare(Agent::Podward, containerd.instance(), &AgentOptions::default())?;
+    async fn start(kind: RuntimeKind) -> Result<Self> {
+        let runtime = match kind {
+            RuntimeKind::Containerd => {
+                say("starting a private containerd with the demo image");
+                NodeRuntime::Containerd(Containerd::start().await?)
+            }
+            RuntimeKind::Inside | RuntimeKind::Socket => {
+                say("importing the demo image with `podward image import`");
+                let archive = images::write_demo_image(&images::workspace().join("target/demo-image"))?;
+                NodeRuntime::Podward(PodwardRuntime::start(kind, &archive).await?)
+            }
+        };
+        let options = AgentOptions { runtime: runtime.kind(), ..AgentOptions::default() };
+        let mut agent = AgentProcess::prepare(Agent::Podward, runtime.instance(), &options)?;
         say(&format!("starting podward with the manifest folder {}", agent.manifests().display()));
         agent.start()?;
         agent.wait_ready().await?;
-        Ok(Self { agent, containerd })
+        Ok(Self { agent, runtime })
     }
 
     async fn work(&self, until: RunUntil) -> Result<()> {
@@ -121,7 +138,7 @@ impl DemoNode {
         println!("inspect           export PODWARD_SOCKET={root}/podward/agent.sock");
         println!("                  {shown} get pods   (get sources, events, explain web, timeline web)");
         println!("logs of pods      {}/", self.agent.pod_logs().display());
-        println!("log of podward    {}", self.containerd.instance().path("agent.log").display());
+        println!("log of podward    {}", self.runtime.instance().path("agent.log").display());
         Ok(())
     }
 
@@ -148,11 +165,38 @@ impl DemoNode {
     }
 
     async fn end(mut self) -> Result<()> {
-        self.agent.term().await?;
-        // Ctrl-C in a terminal stops containerd too, but the pod networks are torn down cleanly only while it runs.
-        self.containerd.terminate()?;
-        self.containerd.resume().await?;
-        self.containerd.cri().remove_all().await
+        match self.runtime.kind() {
+            RuntimeKind::Inside | RuntimeKind::Socket => {
+                // Ctrl-C in a terminal has stopped podward as well, but pods are stopped in order only while it runs.
+                self.agent.kill9()?;
+                self.agent.start()?;
+                self.agent.wait_ready().await?;
+                self.end_pods().await?;
+                self.agent.term().await.map(drop)
+            }
+            RuntimeKind::Containerd => {
+                self.agent.term().await?;
+                // Networks are torn down cleanly only while containerd runs.
+                self.runtime.terminate()?;
+                self.runtime.resume().await?;
+                self.runtime.cri().remove_all().await
+            }
+        }
+    }
+}
+
+impl DemoNode {
+    async fn end_pods(&self) -> Result<()> {
+        for entry in fs::read_dir(self.agent.manifests()).context("list the manifests")? {
+            fs::remove_file(entry?.path()).context("remove a manifest")?;
+        }
+        eventually("the pods have ended", TIMEOUT, async || {
+            ensure!(self.agent.pods().await?.is_empty(), "some are still listed");
+            let sandboxes = self.runtime.cri().sandboxes().await?;
+            ensure!(sandboxes.iter().all(|sandbox| !sandbox.ready), "some still run");
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -81,7 +81,7 @@ impl Blob {
 
 fn config(image: &Image, layer_digest: &str) -> Value {
     json!({
-        "architecture": "amd64",
+        "architecture": architecture(),
         "os": "linux",
         "created": "2026-01-01T00:00:00Z",
         "config": {
@@ -94,6 +94,15 @@ fn config(image: &Image, layer_digest: &str) -> Value {
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer_digest}")]},
         "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "podward testkit"}],
     })
+}
+
+/// The word of image configurations for the programs of this machine.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 fn layer(image: &Image) -> Result<Vec<u8>> {

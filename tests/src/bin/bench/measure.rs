@@ -26,6 +26,7 @@ pub(crate) async fn all(node: &mut Node, quick: bool) -> Result<Vec<Measurement>
     measurements.extend(idle(node, window, "idle at 0 pods, RSS", "idle at 0 pods, CPU").await?);
     measurements.extend(burst(node).await?);
     measurements.extend(idle(node, window, "idle at 50 pods, RSS", "idle at 50 pods, CPU").await?);
+    measurements.push(total_memory(node)?);
     measurements.extend(scrapes(node, if quick { 6 } else { 20 }).await?);
     measurements.extend(agent_restart(node).await?);
     measurements.push(removal(node).await?);
@@ -61,18 +62,6 @@ pub(crate) async fn bursts_only(node: &mut Node, quick: bool) -> Result<Vec<Meas
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     Ok(medians(&rounds))
-}
-
-/// Time that the runtime needs to start a pod: the lower bound for every agent.
-pub(crate) async fn runtime_alone(node: &Node) -> Result<Duration> {
-    let mut times = Vec::new();
-    for number in 0..7 {
-        let name = format!("alone-{number}");
-        let cri = node.cri();
-        times.push(Box::pin(cri.start_pod(&name, testkit::images::DEMO, &["sleep", "forever"])).await?);
-    }
-    node.cri().remove_all().await?;
-    median(times)
 }
 
 /// Time from exec until healthy with one manifest loaded; leaves the agent running without pods.
@@ -149,6 +138,16 @@ async fn idle(
         Measurement { name: memory, unit: "MiB", value: mib },
         Measurement { name: cpu, unit: "%", value: share * 100.0 },
     ])
+}
+
+/// Agent, runtime, and shims or keepers.
+fn total_memory(node: &Node) -> Result<Measurement> {
+    let kib = u32::try_from(node.runtime.instance().memory_kib()).context("memory in KiB")?;
+    Ok(Measurement {
+        name: "50 pods: memory of agent, runtime, shims or keepers",
+        unit: "MiB",
+        value: f64::from(kib) / 1024.0,
+    })
 }
 
 async fn burst(node: &Node) -> Result<Vec<Measurement>> {
@@ -326,7 +325,7 @@ fn since(start: Timestamp, nanoseconds: i128) -> Result<Duration> {
     Ok(Duration::from_nanos(u64::try_from(elapsed).context("the clock went backwards")?))
 }
 
-fn median(mut times: Vec<Duration>) -> Result<Duration> {
+pub(crate) fn median(mut times: Vec<Duration>) -> Result<Duration> {
     times.sort();
     times.get(times.len() / 2).copied().context("no measurement")
 }
@@ -346,6 +345,6 @@ fn medians(rounds: &[Vec<Measurement>]) -> Vec<Measurement> {
     first.iter().enumerate().map(|(row, measurement)| median_of(row, measurement)).collect()
 }
 
-fn milliseconds(name: &'static str, time: Duration) -> Measurement {
+pub(crate) fn milliseconds(name: &'static str, time: Duration) -> Measurement {
     Measurement { name, unit: "ms", value: time.as_secs_f64() * 1000.0 }
 }

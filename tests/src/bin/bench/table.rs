@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use scenarios::Agent;
-
 /// One value of one agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement {
@@ -12,41 +10,48 @@ pub(crate) struct Measurement {
     pub(crate) value: f64,
 }
 
-/// Rows in the order of measurement; the ratio is podward / upstream.
-pub(crate) fn render(columns: &[(Agent, Vec<Measurement>)]) -> String {
+/// All values of one agent on one runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) measurements: Vec<Measurement>,
+}
+
+/// Rows in the order of measurement. Each column but the first is followed by its ratio to the first.
+pub(crate) fn render(columns: &[Column]) -> String {
     let mut text = String::new();
-    let _ = write!(text, "| {:52} |", "");
-    for (agent, _) in columns {
-        let _ = write!(text, " {:>12} |", agent.name());
+    let Some((first, others)) = columns.split_first() else { return text };
+    let _ = write!(text, "| {:52} | {:>20} |", "", first.name);
+    for column in others {
+        let _ = write!(text, " {:>20} | {:>6} |", column.name, "ratio");
     }
-    let _ = writeln!(text, " {:>6} |", "ratio");
-    let _ = writeln!(text, "|{}|{}-------:|", "-".repeat(54), "-------------:|".repeat(columns.len()));
-    let Some((_, first)) = columns.first() else { return text };
-    for (row, measurement) in first.iter().enumerate() {
-        let _ = write!(text, "| {:52} |", measurement.name);
-        for (_, measurements) in columns {
-            let shown = measurements
-                .get(row)
-                .map(|measurement| format!("{:.1} {}", measurement.value, measurement.unit));
-            let _ = write!(text, " {:>12} |", shown.unwrap_or_default());
+    let _ = writeln!(
+        text,
+        "\n|{}|{}:|{}",
+        "-".repeat(54),
+        "-".repeat(21),
+        "---------------------:|-------:|".repeat(others.len())
+    );
+    for (row, measurement) in first.measurements.iter().enumerate() {
+        let _ = write!(text, "| {:52} | {:>20} |", measurement.name, shown(first, row));
+        for column in others {
+            let ratio = ratio(first, column, row).map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
+            let _ = write!(text, " {:>20} | {ratio:>6} |", shown(column, row));
         }
-        let _ = writeln!(
-            text,
-            " {:>6} |",
-            ratio(columns, row).map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
-        );
+        text.push('\n');
     }
     text
 }
 
-fn ratio(columns: &[(Agent, Vec<Measurement>)], row: usize) -> Option<f64> {
-    let value = |expected: Agent| {
-        let (_, measurements) = columns.iter().find(|(agent, _)| *agent == expected)?;
-        measurements.get(row).map(|measurement| measurement.value)
-    };
-    let upstream = value(Agent::Upstream)?;
-    let podward = value(Agent::Podward)?;
-    (upstream > 0.0).then(|| podward / upstream)
+fn shown(column: &Column, row: usize) -> String {
+    let measurement = column.measurements.get(row);
+    measurement.map(|one| format!("{:.1} {}", one.value, one.unit)).unwrap_or_default()
+}
+
+fn ratio(first: &Column, other: &Column, row: usize) -> Option<f64> {
+    let value = |column: &Column| column.measurements.get(row).map(|measurement| measurement.value);
+    let base = value(first)?;
+    (base > 0.0).then_some(value(other)? / base)
 }
 
 #[cfg(test)]
@@ -54,9 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratio_is_podward_over_upstream() {
-        let measurement = |value| vec![Measurement { name: "x", unit: "ms", value }];
-        let text = render(&[(Agent::Upstream, measurement(200.0)), (Agent::Podward, measurement(50.0))]);
-        assert!(text.contains(" 0.25 |"), "{text}");
+    fn ratios_are_relative_to_the_first_column() {
+        let column = |name: &str, value| Column {
+            name: name.to_owned(),
+            measurements: vec![Measurement { name: "x", unit: "ms", value }],
+        };
+        let text = render(&[column("upstream", 200.0), column("podward", 50.0), column("inside", 10.0)]);
+        assert!(text.contains(" 0.25 |") && text.contains(" 0.05 |"), "{text}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(agent: Agent) -> Result<Pages> {
     node.configure(agent, &options(agent, &node))?;
     node.agent.start()?;
     node.agent.wait_ready().await?;
-    let pods = pods::all(&node.containerd.instance().folder().display().to_string());
+    let pods = pods::all(&node.runtime.instance().folder().display().to_string());
     for (name, manifest) in &pods {
         node.write(&format!("{name}.json"), manifest)?;
     }
@@ -47,7 +47,7 @@ pub(crate) async fn run(agent: Agent) -> Result<Pages> {
 
 /// Volumes are measured often, and upstream's statistics find the containers of our runtime.
 fn options(agent: Agent, node: &Node) -> AgentOptions {
-    let socket = node.containerd.instance().socket();
+    let socket = node.runtime.instance().socket();
     let arguments = match agent {
         Agent::Upstream => vec![format!("--containerd={}", socket.display())],
         Agent::Podward => Vec::new(),

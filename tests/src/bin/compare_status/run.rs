@@ -30,7 +30,7 @@ pub(crate) async fn run(agent: Agent, manifests: &[Manifest]) -> Result<Observed
     let options = AgentOptions { verbosity: 3, overlay, ..AgentOptions::default() };
     let mut node = Node::start_with(agent, &options).await?;
     node.print_log_on_drop = false;
-    let folder = node.containerd.instance().folder().display().to_string();
+    let folder = node.runtime.instance().folder().display().to_string();
     let mut waiting: Vec<&Manifest> = manifests.iter().rev().collect();
     let mut on_the_way: BTreeMap<String, (&Manifest, Way)> = BTreeMap::new();
     let mut raw: BTreeMap<String, Value> = BTreeMap::new();

@@ -52,6 +52,14 @@ pub(in super::super) static PODWARD: &[FlagSpec] = flags! {
     /// Authorize WebSocket requests for exec, attach and port-forward as get, like upstream. By default they
     /// require the create permission.
     "podward-streaming-get": Bool = flag_only("false"),
+    /// Also serve the container runtime inside on this socket, for crictl: unix:///run/podward/runtime.sock. Only
+    /// without containerRuntimeEndpoint.
+    "podward-runtime-listen": Text = flag_only(""),
+    /// Bridge that the container runtime inside connects pods to.
+    "podward-pod-bridge": Text = flag_only("podward0"),
+    /// Directory of CNI configurations for the container runtime inside. Without a configuration there, pods are
+    /// connected to a bridge without plugins.
+    "podward-cni-conf-dir": Text = flag_only("/etc/cni/net.d"),
 };
 
 pub(in super::super) static RUNTIME: &[FlagSpec] = flags! {

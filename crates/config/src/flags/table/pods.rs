@@ -45,7 +45,7 @@ pub(in super::super) static PODS: &[FlagSpec] = flags! {
     "protect-kernel-defaults": Bool = prefer_file("protectKernelDefaults"),
     /// Unsafe sysctls, or patterns ending in *, that pods may set.
     "allowed-unsafe-sysctls": List = prefer_file("allowedUnsafeSysctls"),
-    /// Removed from Kubernetes; true is rejected.
+    /// Run the pods of the manifest folder until they have ended, and exit with their exit code. Upstream has removed this.
     "runonce": Bool = prefer_file("runOnce"),
     /// Track and limit the use of local ephemeral storage.
     "local-storage-capacity-isolation": Bool = prefer_file("localStorageCapacityIsolation"),

@@ -17,6 +17,8 @@ const MOUNT: &str = "root";
 const LAYERS: &str = "layers";
 const RECORD: &str = "root.json";
 const MAX_OWNER: usize = 128;
+/// Begins the folders of guests. Ids of containers and sandboxes do not contain it.
+const GUEST: &str = "guest.";
 
 /// Keeps the layers of a root while it exists, also after its image was removed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,7 +86,7 @@ impl ImageStore {
 
     /// Unmounts a root or view and removes its writable layer. Does nothing if there is none.
     pub fn unmount_root(&self, owner: &str) -> Result<(), StoreError> {
-        let folder = folder(&self.inner.folders, owner)?;
+        let folder = self.root_folder(owner)?;
         if !folder.exists() {
             return Ok(());
         }
@@ -99,14 +101,22 @@ impl ImageStore {
         self.collect()
     }
 
-    /// Owners of roots and views.
+    /// Owners of roots and views, without those of other runtimes.
     pub fn root_owners(&self) -> Result<Vec<String>, StoreError> {
-        names(&self.inner.folders.roots())
+        let names = names(&self.inner.folders.roots())?;
+        let prefix = self.inner.owner_prefix.as_str();
+        let own = names.iter().filter_map(|name| name.strip_prefix(prefix));
+        Ok(own.filter(|name| !name.starts_with(GUEST)).map(str::to_owned).collect())
+    }
+
+    pub(super) fn root_folder(&self, owner: &str) -> Result<PathBuf, StoreError> {
+        let owner = checked(owner)?;
+        Ok(self.inner.folders.roots().join(format!("{}{owner}", self.inner.owner_prefix)))
     }
 
     /// Records which layers a root uses before anything is mounted.
     fn prepare(&self, image: &str, owner: &str) -> Result<(PathBuf, Record), StoreError> {
-        let folder = folder(&self.inner.folders, owner)?;
+        let folder = self.root_folder(owner)?;
         let _lock = self.lock()?;
         let record = self.find(image)?.ok_or_else(|| StoreError::NotFound(image.to_owned()))?;
         if let Some(older) = read(&folder)?
@@ -121,12 +131,17 @@ impl ImageStore {
     }
 }
 
+/// The prefix of the folders of a guest's roots.
+pub(super) fn guest_prefix(guest: &str) -> Result<String, StoreError> {
+    Ok(format!("{GUEST}{}.", checked(guest)?))
+}
+
 /// Fails for names that could leave the folder.
-pub(super) fn folder(folders: &Folders, owner: &str) -> Result<PathBuf, StoreError> {
+fn checked(owner: &str) -> Result<&str, StoreError> {
     let is_safe = (1..=MAX_OWNER).contains(&owner.len())
         && !owner.starts_with('.')
         && owner.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-    if is_safe { Ok(folders.roots().join(owner)) } else { Err(StoreError::InvalidOwner(owner.to_owned())) }
+    if is_safe { Ok(owner) } else { Err(StoreError::InvalidOwner(owner.to_owned())) }
 }
 
 pub(super) fn all(folders: &Folders) -> Result<Vec<RootRecord>, StoreError> {

@@ -348,3 +348,23 @@ fn interrupted_blob_is_continued_and_verified() {
     assert_eq!(ingest.offset(), 0, "wrong bytes are not continued");
     assert!(matches!(ingest.write(b"12345678901"), Err(StoreError::WrongSize { .. })));
 }
+
+#[test]
+#[ignore = "needs root"]
+fn guest_keeps_layers_and_owners_do_not_see_its_roots() {
+    require_root();
+    let scratch = Scratch::new();
+    scratch.store.import(&*two_layers("podward.test/a:1").oci()).unwrap();
+    let guest = ImageStore::open_as_guest(scratch.store.folder(), "r1").unwrap();
+    let other = ImageStore::open_as_guest(scratch.store.folder(), "r2").unwrap();
+    let root = guest.mount_root("podward.test/a:1", "c1").unwrap();
+    assert_eq!(guest.root_owners().unwrap(), ["c1"]);
+    assert!(scratch.store.root_owners().unwrap().is_empty());
+    assert!(other.root_owners().unwrap().is_empty());
+    assert!(scratch.store.remove("podward.test/a:1").unwrap());
+    assert_eq!(fs::read_to_string(root.join("etc/release")).unwrap(), "2");
+    guest.unmount_root("c1").unwrap();
+    assert!(scratch.entries("roots").is_empty());
+    assert!(scratch.entries("layers").is_empty());
+    assert!(ImageStore::open_as_guest(scratch.store.folder(), "../x").is_err());
+}

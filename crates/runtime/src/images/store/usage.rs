@@ -34,7 +34,7 @@ impl ImageStore {
 
     /// Usage of the writable layer of a container.
     pub fn writable_usage(&self, container: &str) -> Result<DiskUsage, StoreError> {
-        measure(&roots::folder(&self.inner.folders, container)?.join(roots::WRITABLE))
+        measure(&self.root_folder(container)?.join(roots::WRITABLE))
     }
 }
 
