@@ -10,7 +10,8 @@ const NOT_INSIDE: &[(&str, &str)] = &[
     ("reconnects_after_event_stream_ends", "the event stream does not leave the process"),
 ];
 /// On podward's own runtime, inside the agent or not.
-const NOT_ON_OWN_RUNTIME: &[(&str, &str)] = &[];
+const NOT_ON_OWN_RUNTIME: &[(&str, &str)] =
+    &[("recursive_read_only_requires_runtime_support", "it supports recursive read-only mounts")];
 
 /// Why a scenario does not apply to a runtime.
 pub(crate) fn exclusion(runtime: RuntimeKind, agent: Agent, name: &str) -> Option<&'static str> {
