@@ -165,7 +165,7 @@ pub(crate) async fn start_agent(
     prepare_root(loaded)?;
     let root = &loaded.flags.root_dir;
     let state = root.join(STATE_FOLDER);
-    let mut locks = vec![locks::lock_state(&state)?];
+    let mut locks = vec![locks::lock_state(&state).await?];
     check_state(&state).await?;
     if let Some(path) = &loaded.flags.lock_file {
         match await_lock(path, stop).await? {

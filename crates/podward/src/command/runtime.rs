@@ -101,7 +101,7 @@ pub(crate) fn listen(endpoint: &Endpoint) -> anyhow::Result<GrpcListener> {
 
 async fn serve(arguments: &RuntimeArguments) -> anyhow::Result<()> {
     let endpoint: Endpoint = arguments.listen.parse().context("--listen")?;
-    let _lock = crate::run::lock_state(&arguments.root)?;
+    let _lock = crate::run::lock_state(&arguments.root).await?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let options = runtime_options(&RuntimeFolders {

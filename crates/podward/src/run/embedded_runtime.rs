@@ -39,7 +39,7 @@ pub(super) async fn open(
 ) -> anyhow::Result<EmbeddedRuntime> {
     let root = state.join("runtime");
     // `podward runtime` on the same folder takes it, too.
-    let lock = crate::run::lock_state(&root)?;
+    let lock = crate::run::lock_state(&root).await?;
     let flags = &loaded.flags;
     let options = runtime_options(&RuntimeFolders {
         root: &root,

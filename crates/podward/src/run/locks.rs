@@ -13,13 +13,26 @@ use super::with_cause;
 /// Time between two attempts to take a lock that is held.
 const LOCK_RETRY_PERIOD: Duration = Duration::from_millis(200);
 
+/// A process that a killed agent was starting holds the agent's lock until it executes its program.
+const LOCK_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The lock on the agent's state: two agents on one root folder would fight over every pod.
-pub(crate) fn lock_state(state: &Path) -> anyhow::Result<LockFile> {
+pub(crate) async fn lock_state(state: &Path) -> anyhow::Result<LockFile> {
     std::fs::create_dir_all(state)
         .with_context(|| format!("failed to create the folder {}", state.display()))?;
-    LockFile::acquire(&state.join("lock")).map_err(|error| {
-        anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error))
-    })
+    let deadline = tokio::time::Instant::now() + LOCK_RELEASE_TIMEOUT;
+    loop {
+        match LockFile::acquire(&state.join("lock")) {
+            Err(LockError::Held { .. }) if tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(LOCK_RETRY_PERIOD).await;
+            }
+            result => {
+                return result.map_err(|error| {
+                    anyhow::anyhow!("{}; is another podward running on this root folder?", with_cause(&error))
+                });
+            }
+        }
+    }
 }
 
 /// Stops the agent when another process opens its `--lock-file`, if `--exit-on-lock-contention` is set.
