@@ -262,7 +262,7 @@ fn amounts(cpu: u64, memory: u64) -> Value {
     resources(&[("cpu".to_owned(), cpu * 1000), ("memory".to_owned(), memory)].into())
 }
 
-/// Containers with 0 CPUs have no resources of their own.
+/// Containers with 0 CPUs have no container-level resources.
 fn pod(uid: &str, cpu: u64, memory: u64, containers: &[(&str, u64, u64)]) -> Pod {
     let (mut init, mut regular) = (Vec::new(), Vec::new());
     for (name, cpu, memory) in containers {

@@ -78,7 +78,7 @@ pub struct PodGates {
     pub image_volume_digests: bool,
     /// `InPlacePodVerticalScalingInitContainers`: init containers that run are resized.
     pub init_container_resize: bool,
-    /// `PodLevelResourceManagers`: what the CPU and memory managers do for pods with resources of their own.
+    /// `PodLevelResourceManagers`: how the CPU and memory managers treat pods with pod-level resources.
     pub pod_level_management: PodLevelManagement,
     /// `InPlacePodLevelResourcesVerticalScaling`: the pod's own resources are resized and shown.
     pub pod_level_resize: bool,

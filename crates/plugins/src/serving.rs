@@ -1,4 +1,4 @@
-//! What the servers of the pod-resources and of the Pods API share.
+//! Code that the servers of the pod-resources API and of the Pods API share.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -120,7 +120,7 @@ impl Sandbox {
         self.namespace_options().network == i32::from(NamespaceMode::Node)
     }
 
-    /// What the pod has received and sent; empty for a pod in the host's network and for one that is being removed. Blocks.
+    /// Traffic of the pod; empty for a pod in the host's network and for one that is being removed. Blocks.
     pub(crate) fn interface_counters(&self) -> Vec<InterfaceCounters> {
         if self.uses_host_network() {
             return Vec::new();

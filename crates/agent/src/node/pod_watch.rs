@@ -27,7 +27,7 @@ pub struct PodTables {
     pub statuses: Reader<CachedStatus>,
 }
 
-/// What changed since the last call.
+/// Changes since the last call.
 #[derive(Default)]
 pub struct PodChanges {
     pub removed: Vec<PodWithStatus>,

@@ -34,7 +34,7 @@ pub(super) fn of_container(
     of_resources(container.resources.as_ref())
 }
 
-/// What a pod with pod-level resources owns as a whole.
+/// Memory that a pod with pod-level resources owns as a whole.
 pub(super) fn of_whole_pod(pod: &Pod) -> Result<Requests, FractionOfByte> {
     let mut requests = of_resources(pod.spec.resources.as_ref())?;
     requests.retain(|_, size| *size > 0);

@@ -35,7 +35,7 @@ pub(super) async fn supervise(mut running: Running, stop: &mut Stop) -> anyhow::
     }
 }
 
-/// Waits for a stage that ends by itself; returns a message for the user.
+/// Waits until a stage ends unexpectedly; returns a message for the user.
 pub(crate) async fn unexpected_end(stages: &mut JoinSet<&'static str>) -> String {
     loop {
         match stages.join_next().await {

@@ -10,7 +10,7 @@ pub enum PodChange {
     Added(Value),
     /// A pod that has changed.
     Modified(Value),
-    /// A pod that is gone, with name, namespace and UID only.
+    /// A removed pod, with name, namespace and UID only.
     Deleted(Value),
     /// The client has all pods that existed when it connected.
     InitialSyncComplete,

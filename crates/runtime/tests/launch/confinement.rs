@@ -105,7 +105,7 @@ fn own_cgroup_namespace_hides_the_paths_of_the_host() {
     pod.run(&spec);
     let (_, in_exec) = pod.exec(&spec.id, process(script)).unwrap();
     assert_eq!(pod.log(&spec.id), "/\n");
-    // A process that is executed later has a cgroup of its own in one hierarchy.
+    // A process that is executed later has a separate cgroup in one hierarchy.
     assert!(in_exec.lines().all(|path| path == "/" || path.starts_with("/exec-")), "{in_exec}");
     let shared = pod.spec(script);
     let (_, output) = pod.output(&shared);

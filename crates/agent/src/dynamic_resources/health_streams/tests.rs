@@ -150,7 +150,7 @@ impl Fixture {
         assert!(self.connected.send(instance).is_ok());
     }
 
-    /// What the status of the pod shows.
+    /// The health that the status of the pod shows.
     fn shown(&self) -> (String, Option<String>) {
         let object = json!({
             "metadata": {"name": "web", "namespace": "default", "uid": "web"},
