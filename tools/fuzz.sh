@@ -46,7 +46,7 @@ for target in "${targets[@]}"; do
     max_length=4096
     # Each entry of an archive takes at least 512 bytes.
     [ "$target" != image_layer ] || max_length=16384
-    options=(-artifact_prefix="$artifacts/" -rss_limit_mb=1024 -timeout=10 -max_len=$max_length -print_final_stats=1)
+    options=(-artifact_prefix="$artifacts/" -rss_limit_mb=1024 -timeout=10 -max_len="$max_length" -print_final_stats=1)
     case $seconds in
     0) options+=(-runs=0) ;;
     *) options+=(-max_total_time="$seconds") ;;

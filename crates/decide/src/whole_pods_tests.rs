@@ -296,7 +296,7 @@ fn containers_without_requests_share_what_others_of_the_pod_leave() {
     let mut managers = managers();
     let pod = pod("u", 4, 400, &[("s", 1, 100), ("i", 0, 0), ("app", 2, 200), ("helper", 0, 0)]);
     assert!(allocate(&mut managers, &pod));
-    let own = managers.cpus.assignments().pods["u".into()].clone();
+    let own = managers.cpus.assignments().pods["u"].clone();
     let cpus = |name: &str| managers.cpus.assignments().of(&pod.uid, name).unwrap().clone();
     assert_eq!(own.len(), 4);
     assert_eq!((cpus("s").len(), cpus("app").len()), (1, 2));
