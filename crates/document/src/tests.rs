@@ -71,7 +71,7 @@ fn syntax_errors_contain_position_and_reason() {
         ("[a]: 1\n", "line 1, column 1: a mapping or list cannot be a key"),
         ("a: &x [*x]\n", "line 1, column 8: an alias must not refer to a value that contains it"),
         ("<<: 1\n", "line 1, column 1: a merge key (<<) takes a mapping or a list of mappings"),
-        ("a: !!int x\n", "line 1, column 4: \"x\" is not an integer, as its tag requires"),
+        ("a: !!int x\n", "line 1, column 4: the value is not an integer, as its tag requires"),
         ("a: 1\nb: \0\n", "line 2, column 4: control characters are not allowed"),
         ("{\"ä\": 1, \"b\" 2}", "line 1, column 14: expected ':' after the field name"),
     ];

@@ -262,7 +262,8 @@ fn scalar_value(
         return if style == ScalarStyle::Plain { plain() } else { Ok(Value::from(text)) };
     };
     let mismatch =
-        |kind: &str| syntax_error(position, &format!("{text:?} is not {kind}, as its tag requires"));
+        // Without the value, which may be part of a Secret.
+        |kind: &str| syntax_error(position, &format!("the value is not {kind}, as its tag requires"));
     match core_tag(Some(tag)) {
         Some("int") => plain()?
             .as_number()

@@ -90,20 +90,30 @@ pub(super) fn restarts(inputs: &ExplanationInputs<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Matches the first container that waits with a reason other than the default ones.
+/// Matches the containers that wait with a reason other than the default ones. The first one is explained, and the others
+/// are named.
 pub(super) fn waiting(inputs: &ExplanationInputs<'_>) -> Option<Finding> {
-    let entry = entries(inputs).find(|entry| {
-        entry
-            .waiting()
-            .is_some_and(|(reason, _)| !matches!(reason, "" | "ContainerCreating" | "PodInitializing"))
-    })?;
+    let mut findings = entries(inputs).filter_map(|entry| waiting_container(inputs, &entry));
+    let mut first = findings.next()?;
+    for other in findings {
+        first.causes.push(format!("also, the pod {}", other.summary));
+        first.causes.extend(other.causes);
+        first.next_try = first.next_try.into_iter().chain(other.next_try).min();
+    }
+    Some(first)
+}
+
+fn waiting_container(inputs: &ExplanationInputs<'_>, entry: &ContainerEntry<'_>) -> Option<Finding> {
     let (reason, message) = entry.waiting()?;
+    if matches!(reason, "" | "ContainerCreating" | "PodInitializing") {
+        return None;
+    }
     let title = entry.title();
     let image = entry.spec.container.image.as_deref().unwrap_or_default();
     let pending = if entry.spec.kind == ContainerKind::Init { "cannot start" } else { "is not ready" };
     let missing = hints::missing_object(message);
     let summary = match reason {
-        "CrashLoopBackOff" => return Some(crash_loop(inputs, &entry)),
+        "CrashLoopBackOff" => return Some(crash_loop(inputs, entry)),
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "SignatureValidationFailed" => {
             format!("the image {image:?} of {title} cannot be pulled")
         }

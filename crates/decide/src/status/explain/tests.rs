@@ -114,6 +114,24 @@ fn check(case: &Case, health: PodHealth, sentence: &str, causes: &[&str]) -> Exp
 }
 
 #[test]
+fn names_the_problems_of_all_containers() {
+    let waits = |name: &str, reason: &str, message: &str| {
+        json!({"name": name, "image": "app:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": message}}})
+    };
+    let mut it = case(json!({"phase": "Pending", "containerStatuses": [
+        waits("main", "ErrImageNeverPull", "absent"),
+        waits("side", "CreateContainerError", "no such device"),
+    ]}));
+    it.spec["containers"] = json!([{"name": "main", "image": "app:1"}, {"name": "side", "image": "app:1"}]);
+    let sentence =
+        "is not ready: the image \"app:1\" of container main is not on this node, and may not be pulled.";
+    let others =
+        ["also, the pod is not ready: the container runtime cannot start container side", "no such device"];
+    check(&it, PodHealth::Blocked, sentence, &others);
+}
+
+#[test]
 fn explains_image_pull_failure() {
     let message = "Back-off pulling image \"app:1\": ErrImagePull: rpc error: app:1: not found";
     let mut it = case(waits("ImagePullBackOff", message));
